@@ -34,7 +34,7 @@ from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTra
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from lambdas.common import system
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer, Message
@@ -43,7 +43,7 @@ from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
 from parts.tracing.client import OpenTelemetry
 from parts.tracing.export import SpanExport
-from parts.tracing.recorder import SpanRecorder
+from parts.tracing.recorder import OtlpRecorder
 from parts.tracing.spans import Span
 
 EVENTS: Final = 100
@@ -102,7 +102,7 @@ class _Yes:
         return [TAKEN] * len(batch)
 
 
-def _route(events: list[Envelope], spans: SpanRecorder | None) -> Callable[[], object]:
+def _route(events: list[Envelope], spans: OtlpRecorder | None) -> Callable[[], object]:
     """Routes a message with `events`."""
     contract, yes = load_contract(), _Yes()
     queues = {each.address: each.address for each in cloud_destinations(contract)}
@@ -110,7 +110,7 @@ def _route(events: list[Envelope], spans: SpanRecorder | None) -> Callable[[], o
     router = RouterService(
         engine=lambda: engine,
         dispatch=Dispatch(yes, queues, system.threads),
-        ledger=Ledger(sender=yes, queue_url="ledger", archive=Archive(None, "", urandom)),
+        ledger=Ledger(sender=yes, queue_url="ledger", archive=Archiver(None, "", urandom)),
         clock=lambda: NOW_MS,
         spans=spans,
     )
@@ -133,8 +133,8 @@ def router(_: Namespace) -> Iterator[Figure]:
 
 
 def _rates(url: str) -> Iterator[Figure]:
-    def recorder(share: float) -> SpanRecorder:
-        return SpanRecorder(SpanExport(urlsplit(url), system.threads, system.monotonic), "bench", share)
+    def recorder(share: float) -> OtlpRecorder:
+        return OtlpRecorder(SpanExport(urlsplit(url), system.threads, system.monotonic), "bench", share)
 
     plain, traced = readings(traced=False), readings(traced=True)
     sampled = sum(context_of(each, DEFAULT_SHARE).is_sampled for each in plain)
@@ -172,7 +172,7 @@ def sizes(_: Namespace) -> Iterator[Figure]:
     """Bytes on the uplink and to the collector."""
     plain, traced = readings(traced=False), readings(traced=True)
     count = _Count()
-    _route(traced, SpanRecorder(count, "bench", 0.0))()
+    _route(traced, OtlpRecorder(count, "bench", 0.0))()
     ours, theirs = (len(pack(each)) / EVENTS for each in (plain, traced))
     note = f"compressed, {EVENTS} in a batch; computed ids add nothing"
     yield Figure(

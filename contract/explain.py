@@ -42,7 +42,7 @@ from eventplane.values import MAX_TIME_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Clause:
     """One condition: `text` in words, whether it `matched`, and why.
 
     `values` are the attributes that it reads itself, None for a missing one; `parts` the conditions that it
@@ -54,7 +54,7 @@ class Condition:
     values: Mapping[str, AttributeValue | None]
     gives: AttributeValue | None = None
     errors: tuple[str, ...] = ()
-    parts: tuple[Condition, ...] = ()
+    parts: tuple[Clause, ...] = ()
 
     def document(self) -> dict[str, Json]:
         """Return the condition as JSON; a missing attribute is null."""
@@ -77,9 +77,9 @@ class Explanation:
     """
 
     route: Route
-    condition: Condition
+    condition: Clause
     guarantee: DeliveryGuarantee
-    interest: Condition | None = None
+    interest: Clause | None = None
     wanted: bool = True
 
     @property
@@ -133,22 +133,22 @@ def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
     return sender.outbox if sender is not None and sender.kind is decides else contract.device.outbox
 
 
-def explain_filter(filter: Filter, attributes: Attributes) -> Condition:
+def explain_filter(filter: Filter, attributes: Attributes) -> Clause:
     """Return the answer of `filter` for an event with these `attributes`, down to its last condition."""
     matched = filter.matches(attributes)
     if isinstance(filter, Not):
-        return Condition("not", matched, {}, parts=(explain_filter(filter.filter, attributes),))
+        return Clause("not", matched, {}, parts=(explain_filter(filter.filter, attributes),))
     if isinstance(filter, All | Any):
         text = "all of" if isinstance(filter, All) else "any of"
-        return Condition(
+        return Clause(
             text, matched, {}, parts=tuple(explain_filter(each, attributes) for each in filter.filters)
         )
     if isinstance(filter, Sql):
         return _explain_sql(filter.expression, attributes)
-    return Condition(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
+    return Clause(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
 
 
-def _explain_sql(expression: Expression, attributes: Attributes) -> Condition:
+def _explain_sql(expression: Expression, attributes: Attributes) -> Clause:
     """The condition of an expression, with its value and errors; its parts are what AND and OR join.
 
     Each condition is judged as if it were alone, also where the whole was decided before its turn; the
@@ -161,10 +161,10 @@ def _explain_sql(expression: Expression, attributes: Attributes) -> Condition:
 
 def _sql_condition(
     text: str, node: Node, result: Result, attributes: Attributes, functions: Functions
-) -> Condition:
+) -> Clause:
     joined = _joined(node)
     names = () if joined else sorted(tree.names(node))
-    return Condition(
+    return Clause(
         text,
         result.passes,
         {name: attributes.get(name) for name in names},
@@ -174,7 +174,7 @@ def _sql_condition(
     )
 
 
-def _joined_condition(node: Node, attributes: Attributes, functions: Functions) -> Condition:
+def _joined_condition(node: Node, attributes: Attributes, functions: Functions) -> Clause:
     result = evaluate(node, attributes, functions)
     if not result.errors:
         # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
@@ -199,7 +199,7 @@ def _joined(node: Node) -> list[Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class Reached:
     """An event comes into `channel` over `hops`, the routes that it takes, in their order."""
 
     channel: Channel
@@ -222,7 +222,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Reception:
     """The receivers of an event from `sender` ('': nobody may send it), or why there are none (`problem`).
 
     `routes` are all routes of the contract, explained for the event with the sender's stamps. `refused` is
@@ -232,7 +232,7 @@ class Outcome:
 
     sender: str
     routes: tuple[Explanation, ...]
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[Reached, ...] = ()
     problem: str = ""
     remedy: str = ""
     not_down: Refusal | None = None
@@ -260,7 +260,7 @@ class Outcome:
 
 def outcomes(
     contract: Contract, event: Envelope, sender: str = "", payload: Refusal | None = None
-) -> tuple[Outcome, ...]:
+) -> tuple[Reception, ...]:
     """Return what becomes of `event`, once for each sender that it can have.
 
     `sender` names one: a participant, `home-1/bell` for a service on a device, or `home-1/` for the device as
@@ -284,15 +284,15 @@ def outcomes(
     if senders:
         return tuple(_outcome(contract, event, rights, each, payload) for each in senders)
     problem, remedy = f"no participant may send {event.type}", "add it to the `sends` of its sender"
-    return (Outcome("", explain(contract, event), problem=problem, remedy=remedy),)
+    return (Reception("", explain(contract, event), problem=problem, remedy=remedy),)
 
 
 def _outcome(
     contract: Contract, event: Envelope, rights: SendingRights, sender: Sender, payload: Refusal | None
-) -> Outcome:
+) -> Reception:
     stamped = event.stamped(**sender.attributes)
     journey = _Journey(contract, stamped, payload)
-    found = partial(Outcome, str(sender), journey.routes, not_down=journey.not_down)
+    found = partial(Reception, str(sender), journey.routes, not_down=journey.not_down)
     if refusal := rights.refusal(stamped):
         problem, remedy = _problem(refusal)
         return found(problem=f"it is refused {problem}", remedy=remedy, refused=refusal)
@@ -368,7 +368,7 @@ class _Journey:
         groups = scope if isinstance(scope, tuple) else ()
         return DownlinkRights(self._contract).refusal(self._event, wanted, groups)
 
-    def receipts(self) -> Iterator[Receipt]:
+    def receipts(self) -> Iterator[Reached]:
         """Return the channels that the event comes into."""
         taken = {each.route.name: each for place in Place for each in self._taken(place)}
         for routes in sequences(
@@ -377,7 +377,7 @@ class _Journey:
             channel = self._contract.channel(routes[-1].destination)
             goes_down = any(each.destination == self._downlink.address for each in routes)
             if channel is not self._uplink and not (goes_down and self.not_down):
-                yield Receipt(channel, tuple(taken[each.name] for each in routes))
+                yield Reached(channel, tuple(taken[each.name] for each in routes))
 
     def _taken(self, place: Place) -> list[Explanation]:
         if place is Place.CLOUD and self._payload:

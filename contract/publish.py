@@ -90,7 +90,7 @@ class AlarmFloorError(PublishError):
         return "".join(f"\n  {each}" for each in self.problems)
 
 
-class ConflictError(PublishError):
+class OvertakenError(PublishError):
     """Somebody published while this contract was checked."""
 
     message = "somebody else published just now; look at what is in force, then publish again"
@@ -103,7 +103,7 @@ def check_floor(image: Contract, contract: Contract) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class Baseline:
     """A deployment: its contract `base`, the queue URL of each inbox it routes to, the table's name.
 
     To those that are `retired` nothing is routed; their outboxes are read.
@@ -122,14 +122,14 @@ class _Outputs(Settings):
     inboxes: Mapping[str, str]
 
 
-def find_deployment(name: str, clients: Any) -> Deployment:
+def find_deployment(name: str, clients: Any) -> Baseline:
     """The deployment of the environment `name`; `clients` makes boto3 clients. Raises `NotDeployedError`."""
     try:
         stacks = clients("cloudformation").describe_stacks(StackName=f"eventplane-{name}-routing")["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", [])}
         inboxes = _Outputs.read({variable_of("inboxes"): outputs["Inboxes"]}).inboxes
         retired = frozenset(filter(None, outputs.get(RETIRED_OUTPUT, "").split(",")))
-        return Deployment(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE), retired)
+        return Baseline(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE), retired)
     except (ClientError, BotoCoreError) as error:
         raise NotDeployedError(name, str(error)) from error
     except LookupError as error:
@@ -138,10 +138,10 @@ def find_deployment(name: str, clients: Any) -> Deployment:
         raise NotDeployedError(name, f"it is of another version, {error}") from error
 
 
-class Publisher:
+class ContractPublisher:
     """Publishes for one `deployment`, in its `tables`; `now` is the wall clock."""
 
-    def __init__(self, deployment: Deployment, tables: Tables, now: Callable[[], datetime]) -> None:
+    def __init__(self, deployment: Baseline, tables: Tables, now: Callable[[], datetime]) -> None:
         self._now = now
         self._deployment = deployment
         self._table = ContractTable(tables, deployment.table)
@@ -172,7 +172,7 @@ class Publisher:
             raise TooLargeError(size, DYNAMODB_ITEM.most)
 
     def publish(self, contract: Contract) -> None:
-        """Put `contract` into force. Raises what `check` raises, and `ConflictError`."""
+        """Put `contract` into force. Raises what `check` raises, and `OvertakenError`."""
         self.check(contract)
         before = self.in_force()
         # First what the head names, so that it never names what is not there; and always, so that a damaged
@@ -188,13 +188,13 @@ class Publisher:
             revision=before.revision if before else NEW,
         )
         if not self._table.heads.write(head):
-            raise ConflictError
+            raise OvertakenError
 
     def withdraw(self) -> None:
-        """Put the contract of the deployment into force again. Raises `ConflictError`."""
+        """Put the contract of the deployment into force again. Raises `OvertakenError`."""
         before = self.in_force()
         if before and not self._table.heads.remove(before):
-            raise ConflictError
+            raise OvertakenError
 
 
 def _carries(url: str, channel: Channel) -> bool:

@@ -10,7 +10,7 @@ from edge.interest import Interest
 from edge.planning import Role
 from edge.spool import Spool
 from eventplane.contract import Channel, Contract, Downlink
-from eventplane.conversation.handlers import Handlers, NotAskingError
+from eventplane.conversation.handlers import Handlers, NoAskerError
 from eventplane.conversation.questions import (
     HandlersAnswer,
     HandlersQuestion,
@@ -64,7 +64,7 @@ class Answers:
     def _who_handles(self, question: HandlersQuestion, inbox: Channel) -> HandlersAnswer:
         try:
             found = self._handlers.of(question.event, inbox.participant, self._thing)
-        except NotAskingError as error:
+        except NoAskerError as error:
             return HandlersAnswer(question.id, self._thing, (), inbox.receipts, str(error)[:400])
         names = tuple(sorted(each.participant for each in found))
         last, everybody = self._interest.last, self._contract.participants

@@ -154,7 +154,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceState:
+class PresenceItem:
     """One device. `reported` is what the plane was told last, since `reported_ms` by IoT Core's clock.
 
     `traffic` is what was counted of it last, if it was loud, by the reports `counted`; `flood` is there while
@@ -213,12 +213,12 @@ class DeviceState:
         return Standing.CONNECTED, self.sighting.at_ms if self.sighting else 0
 
 
-def gone(device: str) -> DeviceState:
+def gone(device: str) -> PresenceItem:
     """Return the state of a device that was decommissioned, whatever it was before.
 
     It is kept: the end of its connection comes later than any deletion, and would make it known anew.
     """
-    return DeviceState(device, is_gone=True)
+    return PresenceItem(device, is_gone=True)
 
 
 # The table of presence.
@@ -253,7 +253,7 @@ def bucket_of(device: str) -> int:
     return zlib.crc32(device.encode("utf-8")) % BUCKETS
 
 
-def _known(state: DeviceState) -> str:
+def _known(state: PresenceItem) -> str:
     members = asdict(state).items()
     known = {name: each for name, each in members if name not in _PLAIN and each}
     return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
@@ -268,7 +268,7 @@ def _upgraded(item: Item) -> Item:
 
 
 PRESENCE: Final = RecordKind(
-    type=DeviceState,
+    type=PresenceItem,
     key=("device",),
     derived={
         "bucket": lambda state: None if state.due_ms is None else bucket_of(state.device),

@@ -27,7 +27,7 @@ _RANDOM_DIGITS: Final = 14
 """Hexadecimal digits at a trace id's end that are random (W3C Trace Context, level 2)."""
 
 
-class Hop(StrEnum):
+class TraceHop(StrEnum):
     """The hops that have a span; the consumer makes those after them."""
 
     DEVICE = "device"
@@ -76,7 +76,7 @@ def trace_id(event: Envelope) -> str:
     return _digest(TRACE_ID_BYTES, "\n".join(event.claim))
 
 
-def span_id(event: Envelope, hop: Hop, *place: str) -> str:
+def span_id(event: Envelope, hop: TraceHop, *place: str) -> str:
     """Return the id of the span of `event` at `hop`; `place` tells several spans apart (the route).
 
     A copy that was replayed, or sent on by a service, has spans of its own.

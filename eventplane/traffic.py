@@ -75,7 +75,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Frame:
     """One frame of `device`, accepted at `at_ms` (Unix milliseconds): its items and its payload's bytes."""
 
     device: str
@@ -84,12 +84,12 @@ class Publish:
     bytes: int
 
 
-def loudest(publishes: Iterable[Publish], quota: Quota) -> Iterator[tuple[str, Traffic]]:
+def loudest(publishes: Iterable[Frame], quota: Quota) -> Iterator[tuple[str, Traffic]]:
     """Return the devices that sent faster than `NOTEWORTHY` of their quota's pace, with their traffic.
 
     A device whose frames are in two windows counts in the later one.
     """
-    by_device: dict[str, list[Publish]] = {}
+    by_device: dict[str, list[Frame]] = {}
     for each in publishes:
         by_device.setdefault(each.device, []).append(each)
     found: list[tuple[float, str, Traffic]] = []

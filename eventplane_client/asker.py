@@ -58,7 +58,7 @@ FindHandlers = Callable[[Envelope], frozenset[Replier]]
 _Result = TypeVar("_Result")
 
 
-class Found(NamedTuple):
+class Expected(NamedTuple):
     """The handlers of a request, the names of their last announcements; the `device` if all are on one."""
 
     handlers: Collection[Replier]
@@ -66,7 +66,7 @@ class Found(NamedTuple):
     device: str | None = None
 
 
-Find = Callable[[Envelope, float], Found | None]
+Find = Callable[[Envelope, float], Expected | None]
 """Returns who handles a request by now, None if that is not known within the given seconds."""
 
 Send = Callable[[Envelope, float], None]
@@ -190,7 +190,7 @@ class Asker:
             self.closed = True
             self.changed.notify_all()
 
-    def _wait(self, id: str, give_up: float, look: Callable[[float], Found | None]) -> bool:
+    def _wait(self, id: str, give_up: float, look: Callable[[float], Expected | None]) -> bool:
         """Wait until `give_up`; return whether every reply came."""
         while True:
             left = give_up - self._system.monotonic()
@@ -260,13 +260,13 @@ class QueueAsker(Asker):
         # The event itself says whether it is durable; one that could not be sent at all is tried again.
         self._try_until(timeout_s, lambda left: self._transport.put(request, left, durable=True))
 
-    def _find(self, request: Envelope, timeout_s: float) -> Found:
+    def _find(self, request: Envelope, timeout_s: float) -> Expected:
         handlers = self._try_until(timeout_s, lambda _: self._handlers(request))
-        return Found(sorted(handlers, key=str), self._announced())
+        return Expected(sorted(handlers, key=str), self._announced())
 
-    def _look(self, request: Envelope, _timeout_s: float) -> Found | None:
+    def _look(self, request: Envelope, _timeout_s: float) -> Expected | None:
         try:
-            return Found(sorted(self._handlers(request), key=str), self._announced())
+            return Expected(sorted(self._handlers(request), key=str), self._announced())
         except UnavailableError as error:
             _log.warning("%s: it is not known now who handles the event: %s", self._participant, error)
             return None

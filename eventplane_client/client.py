@@ -32,7 +32,7 @@ from eventplane.interest.announcement import Announcement, AnnouncementError, ne
 from eventplane_client.errors import InterestError
 
 
-class Interest(Protocol):
+class InterestStore(Protocol):
     """The announcement of one program, kept as long as the program lives."""
 
     def announce(self, announcement: Announcement) -> None:
@@ -77,7 +77,7 @@ class Subscriptions(Protocol):
         """Raises `NotSubscribedError`, `UnavailableError`."""
 
 
-class Device(Protocol):
+class DeviceServices(Protocol):
     """The services of a forwarder for a participant on its device."""
 
     def send(self, event: Envelope, timeout_s: float) -> None:
@@ -105,9 +105,9 @@ class Client:
         open_filter: Callable[[], MessageFilter],
         subscriptions: Subscriptions,
         *,
-        interest: Interest | None = None,
+        interest: InterestStore | None = None,
         conversations: Conversations | None = None,
-        device: Device | None = None,
+        device: DeviceServices | None = None,
         is_registered: Callable[[], bool] = lambda: True,
         **reading: Unpack[ReaderOptions],
     ) -> None:
@@ -215,9 +215,9 @@ class Client:
         self._check(timeout_s)
         try:
             return self._conversations.request(_own(event), timeout_s, durable=durable, expires=expires)
-        except (handlers.NotAskingError, handlers.NotOneDeviceError) as error:
+        except (handlers.NoAskerError, handlers.NotOneDeviceError) as error:
             raise NotAskingError(self.participant, str(error)) from error
-        except open_requests.TooManyRequestsError as error:
+        except open_requests.TooManyOpenError as error:
             raise TooManyRequestsError(self.participant, str(error)) from error
 
     def state(self, key: str, timeout_s: float = 30.0) -> Envelope | None:
@@ -296,7 +296,7 @@ class Client:
         """Take back what was announced: everything comes again. Raises as `announce`."""
         self._announcer().withdraw()
 
-    def _announcer(self) -> Interest:
+    def _announcer(self) -> InterestStore:
         self._check()
         if self._interest is None:
             raise UnavailableError(self.participant, "its transport carries no interest")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from eventplane.conversation.open_requests import Circuit, Replies
-from eventplane.conversation.open_requests import PeerChanged as CircuitChanged
+from eventplane.conversation.open_requests import CircuitChanged as CircuitChanged
 from eventplane.envelope import Envelope
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.notices import Listener, PeerChanged

@@ -19,7 +19,7 @@ from eventplane.resource_names import resource_name
 from eventplane_client.errors import BatchFailedError, extras
 from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
-from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Receipts, Transport
+from eventplane_client.ports import Lease, Message, MessageFilter, Mode, ReceiptPort, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.system import SYSTEM, System
@@ -43,14 +43,14 @@ MARGIN_S: Final = 5.0
 """Seconds for which a claim outlives its invocation: clocks differ, and the table keeps whole seconds."""
 
 
-class Context(Protocol):
+class TimeLeft(Protocol):
     """The part of Lambda's context that is used."""
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until Lambda kills the invocation."""
 
 
-Handler = Callable[[dict[str, Any], Context], PartialItemFailureResponse]
+Handler = Callable[[dict[str, Any], TimeLeft], PartialItemFailureResponse]
 
 Wiring = tuple[Transport, Callable[[Lease], MessageFilter]]
 """The participant's queues, and what opens the filter of one invocation."""
@@ -79,7 +79,7 @@ class BatchTransport:
         self.handled, self.failures = 0, list[Exception]()
 
     @property
-    def receipts(self) -> Receipts | None:
+    def receipts(self) -> ReceiptPort | None:
         return self._outbox.receipts
 
     @property
@@ -173,7 +173,7 @@ def handles_events(
 
     def decorate(function: Callable[[Envelope], object]) -> Handler:
         @functools.wraps(function)
-        def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
+        def handle(event: dict[str, Any], context: TimeLeft) -> PartialItemFailureResponse:
             queues, open_filter = wire()
 
             def lease() -> float:

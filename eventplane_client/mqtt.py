@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from eventplane.conversation.messages import Replier
-from eventplane.conversation.open_requests import Circuit, PeerChanged, PeerListener, Replies
+from eventplane.conversation.open_requests import Circuit, CircuitChanged, PeerListener, Replies
 from eventplane.conversation.questions import (
     HandlersAnswer,
     StateAnswer,
@@ -37,7 +37,7 @@ from eventplane.topics import (
     state_answer_topic,
     state_topic,
 )
-from eventplane_client.asker import Asker, Found
+from eventplane_client.asker import Asker, Expected
 from eventplane_client.errors import (
     ClientSettingsError,
     ClosedError,
@@ -425,16 +425,16 @@ class MqttTransport:
             raise ClosedError(self._participant)
         return answer
 
-    def _find(self, event: Envelope, timeout_s: float) -> Found | None:
+    def _find(self, event: Envelope, timeout_s: float) -> Expected | None:
         answer = self._ask_handlers(event, timeout_s)
         if answer is None:
             return None
         if answer.problem is not None:
             raise NotAskingError(self._participant, answer.problem)
         announced = {Replier(name): announcement for name, announcement in answer.announced.items()}
-        return Found([Replier(each) for each in answer.handlers], announced, answer.thing)
+        return Expected([Replier(each) for each in answer.handlers], announced, answer.thing)
 
-    def _report_peer(self, change: PeerChanged) -> None:
+    def _report_peer(self, change: CircuitChanged) -> None:
         # The service's code runs neither under the asker's lock nor in the thread of the connection.
         if self._on_peer:
             self._callbacks.submit(partial(self._on_peer, change))

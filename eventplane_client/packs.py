@@ -12,7 +12,7 @@ from typing import NamedTuple
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import split
-from eventplane_client.ports import Message, Receipts, Transport
+from eventplane_client.ports import Message, ReceiptPort, Transport
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class UnpackingTransport:
         return self._transport.keeps_refused
 
     @property
-    def receipts(self) -> Receipts | None:
+    def receipts(self) -> ReceiptPort | None:
         return self._transport.receipts
 
     @property

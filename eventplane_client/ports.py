@@ -60,7 +60,7 @@ class Message:
     id: str = ""
 
 
-class Receipts(Protocol):
+class ReceiptPort(Protocol):
     """Takes the receipts of settled events; the transport sends them before it acknowledges."""
 
     def add(self, settled: Delivery, /) -> None:
@@ -89,7 +89,7 @@ class Transport(Protocol):
         """True if `acknowledge` with `refused` makes the sender's side keep the event as a dead letter."""
 
     @property
-    def receipts(self) -> Receipts | None:
+    def receipts(self) -> ReceiptPort | None:
         """Collects receipts of what is settled, and sends them; None where the archive gets none."""
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:

@@ -36,7 +36,7 @@ from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
-from eventplane_client.ports import Receipts as ReceiptsPort
+from eventplane_client.ports import ReceiptPort as ReceiptsPort
 from eventplane_client.receipts import Receipts
 from eventplane_client.system import SYSTEM, System
 

@@ -19,7 +19,7 @@ from eventplane.ledger import LEDGER, TAP
 from eventplane.reasons import Outcome
 from eventplane.sender import THE_PLANE, parse_sender, sender_in_frame
 from operations.archive import Days, Record, json_object
-from operations.letters import Kind, Letter, letter_of
+from operations.letters import Letter, LetterKind, letter_of
 from operations.names import event_in_tap, sender_in_tap
 
 ARCHIVE: Final = "archive"
@@ -105,7 +105,7 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         id=id,
         since_ms=decision["decided_at_ms"],
         attempt=decision["attempt"],
-        kind=Kind.DEAD_LETTER,
+        kind=LetterKind.DEAD_LETTER,
         reason=decision["reason"],
         detail="the letter in the inbox has it; the archive keeps the reason only",
         channel=decision["entered_by"],

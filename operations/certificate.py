@@ -74,7 +74,7 @@ class CertificateError(EventPlaneError):
     message = "no valid certificate ({flaw}): {problem}; ask who issued it for the file as it was written"
 
 
-class SigningKeyError(EventPlaneError):
+class BadKeyError(EventPlaneError):
     """The key `name` cannot be used."""
 
     name: str
@@ -96,16 +96,16 @@ class Signer(Protocol):
 
 
 def public_key(name: str, text: bytes) -> ec.EllipticCurvePublicKey:
-    """Return the key in a PEM text, or DER as KMS gives it. Raises `SigningKeyError`."""
+    """Return the key in a PEM text, or DER as KMS gives it. Raises `BadKeyError`."""
     load = (
         serialization.load_pem_public_key if text.startswith(b"-----") else serialization.load_der_public_key
     )
     try:
         key = load(text)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise SigningKeyError(name, "it is no public key") from error
+        raise BadKeyError(name, "it is no public key") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, _CURVE):
-        raise SigningKeyError(name, "it is of another kind")
+        raise BadKeyError(name, "it is of another kind")
     return key
 
 

@@ -18,8 +18,8 @@ from operations.archive import FolderArchive, add_days, archive_of, body_of, is_
 from operations.certificate import (
     ALGORITHM,
     MAX_CERTIFICATE_BYTES,
+    BadKeyError,
     Signer,
-    SigningKeyError,
     page,
     pem,
     public_key,
@@ -139,7 +139,7 @@ def _write(options: argparse.Namespace) -> int:
 
 
 class _FileSigner:
-    """A key in the file at `path`, made for its owner only where there is none. Raises `SigningKeyError`."""
+    """A key in the file at `path`, made for its owner only where there is none. Raises `BadKeyError`."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -154,9 +154,9 @@ class _FileSigner:
                     file.write(made)
             key = serialization.load_pem_private_key(path.read_bytes(), None)
         except (OSError, ValueError, TypeError) as error:
-            raise SigningKeyError(str(path), str(error)) from error
+            raise BadKeyError(str(path), str(error)) from error
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-            raise SigningKeyError(str(path), "it is of another kind")
+            raise BadKeyError(str(path), "it is of another kind")
         self._key = key
         self.public = key.public_key()
 

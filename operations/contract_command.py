@@ -120,7 +120,7 @@ def _floor(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     # Only here: the other commands need no AWS.
-    from contract.publish import Publisher, check_floor, find_deployment
+    from contract.publish import ContractPublisher, check_floor, find_deployment
     from operations.cloud import enter
     from operations.system import now
 
@@ -128,7 +128,7 @@ def _publish(options: argparse.Namespace) -> int:
     for each in options.image:
         check_floor(load_contract(each), contract)
     cloud = enter(options.env)
-    publisher = Publisher(find_deployment(options.env, cloud.client), cloud.tables, now)
+    publisher = ContractPublisher(find_deployment(options.env, cloud.client), cloud.tables, now)
     document = {"environment": options.env, "version": contract.version}
     if options.withdraw:
         publisher.withdraw()

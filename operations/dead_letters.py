@@ -16,10 +16,10 @@ from eventplane.sqs_binding import REDRIVEN, hint_of, redrive_in
 from operations.cloud import was_repeated
 from operations.command import ChoiceError
 from operations.errors import MoveFailedError, MoveUnseenError
-from operations.letters import UNKNOWN, Kind, Letter, read_letter
+from operations.letters import UNKNOWN, Letter, LetterKind, read_letter
 from operations.mover import Decide, Moved, move
 from operations.outgoing import Outgoing, Redriving, Skipped, again, is_inbox, original
-from operations.places import Choice, Place, waiting_letters
+from operations.places import Choice, LetterPlace, waiting_letters
 from operations.queues import PlaneQueues
 from operations.reading import UNSEEN, Message
 
@@ -115,7 +115,9 @@ class Summary:
     has_more: bool = False
 
 
-def summaries(sqs: Any, queues: PlaneQueues, places: Iterable[Place], choice: Choice) -> Iterator[Summary]:
+def summaries(
+    sqs: Any, queues: PlaneQueues, places: Iterable[LetterPlace], choice: Choice
+) -> Iterator[Summary]:
     """A summary of each place. An inbox is only counted: what waits there is its reader's."""
     for place in places:
         summary = Summary(place.title, place.name, *queues.counts(place.url))
@@ -124,7 +126,7 @@ def summaries(sqs: Any, queues: PlaneQueues, places: Iterable[Place], choice: Ch
         yield summary
 
 
-def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
+def _look(sqs: Any, place: LetterPlace, choice: Choice, summary: Summary) -> None:
     def more(_: str) -> None:
         summary.has_more = True
 
@@ -155,7 +157,7 @@ class Redrive:
     sent: set[str] = field(default_factory=set)
     filed: set[str] = field(default_factory=set)
 
-    def place(self, place: Place, choice: Choice) -> Moved:
+    def place(self, place: LetterPlace, choice: Choice) -> Moved:
         """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that.
 
         Not one of an inbox: SQS marks nothing, so the reader would know its events and drop them, and a FIFO
@@ -180,7 +182,7 @@ class Redrive:
         done.others = len(others)
         return done
 
-    def _moves_whole(self, place: Place) -> bool:
+    def _moves_whole(self, place: LetterPlace) -> bool:
         url = place.dead_letters and place.dead_letters.source_url
         return bool(url) and not (str(url).endswith(FIFO_SUFFIX) or is_inbox(self.contract, place.channel))
 
@@ -218,10 +220,10 @@ class Redrive:
     def _redriving(self) -> Redriving:
         return Redriving(self.run, self.clock(), self.contract, self.queues)
 
-    def _decide(self, place: Place, choice: Choice, others: list[str]) -> Decide:
+    def _decide(self, place: LetterPlace, choice: Choice, others: list[str]) -> Decide:
         def decide(message: Message) -> Outgoing | Skipped | None:
             letter = read_letter(message, place.name, place.channel)
-            is_letter = letter.kind is Kind.DEAD_LETTER
+            is_letter = letter.kind is LetterKind.DEAD_LETTER
             if place.dead_letters is None and not is_letter:
                 others.append(letter.id)
                 return None  # the inbox's other events are its reader's

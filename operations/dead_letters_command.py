@@ -31,7 +31,7 @@ from operations.dead_letters import Redrive, Summary, outcome, summaries
 from operations.errors import NoLetterInboxError
 from operations.letters import UNKNOWN, Letter
 from operations.mover import Moved
-from operations.places import Choice, Place, inbox_place, place_of, read_choice, waiting_letters
+from operations.places import Choice, LetterPlace, inbox_place, place_of, read_choice, waiting_letters
 from operations.queues import PlaneQueues
 from operations.reading import UNSEEN
 from operations.reason_texts import explained
@@ -266,7 +266,7 @@ class _Command:
             else FAILED
         )
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[LetterPlace]:
         """The queues that the options name; every dead-letter queue, where they name nothing at all."""
         options = self._options
         places = [place_of(each) for each in self._queues.chosen(options.queue)]
@@ -274,7 +274,7 @@ class _Command:
             places = []
         return places + ([inbox_place(self._contract, self._queues)] if options.letters else [])
 
-    def _inbox_if_any(self) -> list[Place]:
+    def _inbox_if_any(self) -> list[LetterPlace]:
         try:
             return [inbox_place(self._contract, self._queues)]
         except NoLetterInboxError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from contract.explain import Condition, Explanation, Outcome, outcomes
+from contract.explain import Clause, Explanation, Reception, outcomes
 from contract.loader import check_payload, load_event
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.envelope import Envelope
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _document(
-    contract: Contract, event: Envelope, found: Sequence[Outcome], routes: Sequence[Explanation]
+    contract: Contract, event: Envelope, found: Sequence[Reception], routes: Sequence[Explanation]
 ) -> dict[str, Any]:
     return {
         "event": {"source": event.source, "id": event.id, "type": event.type},
@@ -65,13 +65,13 @@ def _head(contract: Contract, event: Envelope) -> str:
     return f"{event.type}, id {event.id} of {event.source}\n{contract.name}, version {contract.version}"
 
 
-def shown_routes(found: Sequence[Outcome]) -> tuple[Explanation, ...]:
+def shown_routes(found: Sequence[Reception]) -> tuple[Explanation, ...]:
     """Return each route once: of the first sender whose event it takes, otherwise of the first one."""
     by_route = zip(*(each.routes for each in found), strict=True)
     return tuple(next((each for each in route if each.matched), route[0]) for route in by_route)
 
 
-def summary(found: Sequence[Outcome], routes: Sequence[Explanation]) -> str:
+def summary(found: Sequence[Reception], routes: Sequence[Explanation]) -> str:
     """Return the routes that match, and who receives the event from each sender, as text."""
     matching = [each.route.name for each in routes if each.matched]
     lines = [f"routes that match: {', '.join(matching) or 'none'}"]
@@ -83,7 +83,7 @@ def summary(found: Sequence[Outcome], routes: Sequence[Explanation]) -> str:
     return "\n".join(lines)
 
 
-def receivers(outcome: Outcome) -> Iterator[str]:
+def receivers(outcome: Reception) -> Iterator[str]:
     if outcome.problem:
         yield f"received by: nobody, because {outcome.problem}; {outcome.remedy}"
         return
@@ -123,14 +123,14 @@ def _interest(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
         yield from _rows(explanation.interest, 1)
 
 
-def _rows(condition: Condition, depth: int) -> Iterator[tuple[str, str, str]]:
+def _rows(condition: Clause, depth: int) -> Iterator[tuple[str, str, str]]:
     mark = "yes" if condition.matched else "no"
     yield mark, f"{'  ' * depth}{condition.text}", "; ".join(_reasons(condition))
     for each in condition.parts:
         yield from _rows(each, depth + 1)
 
 
-def _reasons(condition: Condition) -> Iterator[str]:
+def _reasons(condition: Clause) -> Iterator[str]:
     if condition.values:
         yield ", ".join(f"{name} {_shown(value)}" for name, value in condition.values.items())
     # A Boolean value is the answer, which is the first column.

@@ -30,7 +30,7 @@ from operations.command import (
 )
 from operations.errors import NoQueueError
 from operations.queues import PlaneQueues
-from operations.reading import Message, Reading
+from operations.reading import Message, Peek
 
 if TYPE_CHECKING:
     from eventplane_client.delivery import Delivery
@@ -113,7 +113,7 @@ def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
     end = system.monotonic() + (options.timeout or inf)
     left: int | None = options.most
     while system.monotonic() < end:
-        with Reading(cloud.sqs, url) as reading:
+        with Peek(cloud.sqs, url) as reading:
             for page in reading.pages():
                 taken = page[:left]
                 for message in taken:

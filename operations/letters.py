@@ -28,7 +28,7 @@ UNKNOWN: Final = "unknown"
 """What stands for a sender whom nobody knows."""
 
 
-class Kind(StrEnum):
+class LetterKind(StrEnum):
     """The content of a message."""
 
     EVENT = "event"
@@ -58,7 +58,7 @@ class Letter:
     id: str
     since_ms: int
     attempt: int
-    kind: Kind
+    kind: LetterKind
     reason: str
     detail: str
     channel: str | None
@@ -90,10 +90,10 @@ class Letter:
     def account(self, contract: Contract) -> Account | None:
         """Return what became of the event that it is about; None where its writer cannot know that."""
         channel = self.channel or ""
-        if self.kind is Kind.DEAD_LETTER:
+        if self.kind is LetterKind.DEAD_LETTER:
             author = self.written_by or Sender()
             return by_dead_letter(contract, author, channel, self.route, self.reason, self.since_ms)
-        if self.kind in (Kind.EVENT, Kind.PACK) and channel.endswith(".inbox"):
+        if self.kind in (LetterKind.EVENT, LetterKind.PACK) and channel.endswith(".inbox"):
             # As seen now: SQS keeps the time of the first sending.
             return Account(channel, Fate.GIVEN_UP, reader_of(channel), self.reason)
         return Account(EVERY_INBOX, Fate.WAITING, self.place, f"{self.reason}; redrive it", self.since_ms)
@@ -119,13 +119,13 @@ def read_letter(message: Message, place: str, channel: str | None) -> Letter:
         "body": message["Body"],
     }
     inside = _inside(message["Body"])
-    if inside.kind is Kind.EVENT and (letter := letter_of(inside.events[0], **common)):
+    if inside.kind is LetterKind.EVENT and (letter := letter_of(inside.events[0], **common)):
         return letter
     return Letter(
         **common,
         attempt=int(attributes["ApproximateReceiveCount"]),
         kind=inside.kind,
-        reason=Reason.RULE_FAILED if inside.kind is Kind.RULE_FAILURE else Reason.RECEIVES_EXHAUSTED,
+        reason=Reason.RULE_FAILED if inside.kind is LetterKind.RULE_FAILURE else Reason.RECEIVES_EXHAUSTED,
         detail=inside.detail,
         channel=channel,
         route=hint_of(message, ROUTE),
@@ -151,7 +151,7 @@ def letter_of(event: Envelope, *, place: str, id: str, since_ms: int, body: str)
             id=id,
             since_ms=since_ms,
             attempt=whole_number(data["attempt"], _MOST),
-            kind=Kind.DEAD_LETTER,
+            kind=LetterKind.DEAD_LETTER,
             reason=str(data["reason"]),
             detail=str(data["detail"]),
             channel=str(data["channel"]),
@@ -193,7 +193,7 @@ def _event_in(original: bytes) -> tuple[Envelope, ...]:
 class _Inside:
     """What a queue message carries; the members are those of a `Letter`."""
 
-    kind: Kind
+    kind: LetterKind
     original: bytes
     detail: str = "its reader gave it back each time"
     events: tuple[Envelope, ...] = ()
@@ -205,18 +205,18 @@ def _inside(text: str) -> _Inside:
     try:
         event = parse_event(text)
         sender = event.sender if event.sender != Sender() else None
-        return _Inside(Kind.EVENT, body, events=(event,), sender=sender)
+        return _Inside(LetterKind.EVENT, body, events=(event,), sender=sender)
     except EnvelopeError as error:
         problem = str(error)
     if packed := _packed(text):
-        return _Inside(Kind.PACK, body, events=packed)
+        return _Inside(LetterKind.PACK, body, events=packed)
     try:
         frame = parse_frame(text)
     except EnvelopeError:
         return _rule_failure(text) or _Inside(
-            Kind.UNREADABLE, body, f"neither an event nor a device's frame: {problem}"
+            LetterKind.UNREADABLE, body, f"neither an event nor a device's frame: {problem}"
         )
-    return _Inside(Kind.FRAME, body, events=_events_in(frame), sender=Sender(frame.client_id))
+    return _Inside(LetterKind.FRAME, body, events=_events_in(frame), sender=Sender(frame.client_id))
 
 
 def _packed(text: str) -> tuple[Envelope, ...]:
@@ -240,7 +240,7 @@ def _rule_failure(text: str) -> _Inside | None:
     listed = failures if isinstance(failures, list) else []
     why = "; ".join(str(each.get("errorMessage")) for each in listed if isinstance(each, dict))
     return _Inside(
-        Kind.RULE_FAILURE,
+        LetterKind.RULE_FAILURE,
         original,
         f"the rule {members.get('ruleName')}: {why or 'it does not say why'}",
         _events_in(IngestFrame(original, str(members.get("topic", "")), client_id, "", 0)),

@@ -14,7 +14,7 @@ from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
 from operations.outgoing import Outgoing, Skipped
-from operations.reading import Message, Reading
+from operations.reading import Message, Peek
 
 _HOLD_S: Final = 900
 """How long messages that are not chosen stay hidden, seconds, so that the others show first. Ours: time for
@@ -52,7 +52,7 @@ def move(
 ) -> Moved:
     """Move the messages of the queue at `url` as `decide` says, and `record` what was sent into inboxes."""
     done = Moved()
-    with Reading(sqs, url, _HOLD_S) as reading:
+    with Peek(sqs, url, _HOLD_S) as reading:
         for page in reading.pages():
             going: list[tuple[Message, Outgoing]] = []
             for message in page:
@@ -75,7 +75,7 @@ def move(
 
 def _page(
     sqs: Any,
-    reading: Reading,
+    reading: Peek,
     going: Sequence[tuple[Message, Outgoing]],
     done: Moved,
     record: Callable[[Sequence[LedgerRecord]], None],

@@ -17,14 +17,14 @@ from operations.command import ChoiceError, say
 from operations.errors import NoLetterInboxError
 from operations.letters import Letter, read_letter
 from operations.queues import DeadLetterQueue, PlaneQueues
-from operations.reading import UNSEEN, Reading
+from operations.reading import UNSEEN, Peek
 
 LOOK: Final = 1_000
 """Most messages of one queue that are looked at: those beyond stay unread, and that is said."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LetterPlace:
     """A queue with letters: a dead-letter queue, or (`dead_letters` None) the inbox of dead-letter events.
 
     `title` is what people call it, `name` what AWS does; `channel` is what its messages were meant for.
@@ -37,12 +37,12 @@ class Place:
     dead_letters: DeadLetterQueue | None
 
 
-def place_of(queue: DeadLetterQueue) -> Place:
+def place_of(queue: DeadLetterQueue) -> LetterPlace:
     """A dead-letter queue as a place."""
-    return Place(queue.channel or queue.source, queue.name, queue.url, queue.channel, queue)
+    return LetterPlace(queue.channel or queue.source, queue.name, queue.url, queue.channel, queue)
 
 
-def inbox_place(contract: Contract, queues: PlaneQueues) -> Place:
+def inbox_place(contract: Contract, queues: PlaneQueues) -> LetterPlace:
     """The first inbox that gets dead-letter events by `contract`, as a place. Raises `NoLetterInboxError`."""
     sample = dead_letter(
         id="sample",
@@ -56,7 +56,7 @@ def inbox_place(contract: Contract, queues: PlaneQueues) -> Place:
     addresses = [route.destination for route in Router(contract, PlaceOfRouter.CLOUD).route(sample)]
     for address in addresses:
         if url := queues.channel_urls.get(address):
-            return Place(f"{address} (letters)", url.rsplit("/", 1)[1], url, address, None)
+            return LetterPlace(f"{address} (letters)", url.rsplit("/", 1)[1], url, address, None)
     raise NoLetterInboxError(addresses[0] if addresses else None)
 
 
@@ -88,13 +88,13 @@ def read_choice(id: str | None, expression: str | None) -> Choice:
 
 
 def waiting_letters(
-    sqs: Any, place: Place, choice: Choice, more: Callable[[str], None] = say
+    sqs: Any, place: LetterPlace, choice: Choice, more: Callable[[str], None] = say
 ) -> Iterator[Letter]:
     """The letters at `place` that are meant, of its first `LOOK` messages.
 
     If there are others, `more` gets a sentence about them, by default to tell the person.
     """
-    with Reading(sqs, place.url) as reading:
+    with Peek(sqs, place.url) as reading:
         messages: Iterable[Any] = (each for page in reading.pages() for each in page)
         for count, message in enumerate(islice(messages, LOOK + 1)):
             if count == LOOK:

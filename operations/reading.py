@@ -23,7 +23,7 @@ _RECEIVED_S: Final = 3
 the client repeats the receive (`operations.cloud`)."""
 
 UNSEEN: Final = "not looked at: others of their FIFO group must leave first, or they are too many for one run"
-"""What is said of messages that `Reading.unseen` counts."""
+"""What is said of messages that `Peek.unseen` counts."""
 
 _COUNTS: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
@@ -41,7 +41,7 @@ def counts(sqs: Any, url: str) -> tuple[int, int]:
     return waiting, hidden
 
 
-class Reading:
+class Peek:
     """The messages of the queue at `url`, each once. Use it in a `with` block, which releases what is left.
 
     Of a FIFO queue a group's later messages do not show before the earlier ones are deleted or released, and

@@ -19,7 +19,7 @@ from eventplane.device_reports import DISCARDED, HEARTBEAT, REPORT_PREFIX, thing
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
-from eventplane.presence import PRESENCE, PRESENCE_TABLE, DeviceState
+from eventplane.presence import PRESENCE, PRESENCE_TABLE, PresenceItem
 from eventplane.records import RecordError, Records
 from eventplane.resource_names import resource_name
 from eventplane.values import timestamp_ms
@@ -60,7 +60,7 @@ class DeviceReport:
     thing: str
     since: datetime
     until: datetime
-    presence: DeviceState | None = None
+    presence: PresenceItem | None = None
     heartbeat_ms: int | None = None
     interval_s: float | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class DeviceReport:
 
 def report_of(
     thing: str,
-    presences: Records[DeviceState] | None,
+    presences: Records[PresenceItem] | None,
     archive: Archive | None,
     hours: int = 1,
     until: datetime | None = None,
@@ -114,7 +114,7 @@ def report_of(
     return _with_reports(report, reports)
 
 
-def _presence(thing: str, presences: Records[DeviceState]) -> DeviceState | None:
+def _presence(thing: str, presences: Records[PresenceItem]) -> PresenceItem | None:
     try:
         with if_deployed():
             return presences.read(thing)
@@ -197,6 +197,6 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value and len(value) <= _MOST_CHARACTERS else None
 
 
-def presence_of(cloud: Cloud, environment: str) -> Records[DeviceState]:
+def presence_of(cloud: Cloud, environment: str) -> Records[PresenceItem]:
     """Return what presence knows of the environment's devices."""
     return Records(cloud.tables, resource_name(environment, PRESENCE_TABLE), PRESENCE)

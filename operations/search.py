@@ -85,7 +85,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Followed:
+class Sought:
     """The targets of a search of the ledger: events with the names `claim` of any of `senders`, the `letters`
     about them with the sender that each is about, and `items` that have these names.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from contract.explain import Outcome, outcomes
+from contract.explain import Reception, outcomes
 from contract.loader import check_payload, load_event
 from eventplane import reasons
 from eventplane.contract import Contract, Participant
@@ -86,7 +86,7 @@ def _send(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _check_accepted(outcome: Outcome, event: Envelope) -> None:
+def _check_accepted(outcome: Reception, event: Envelope) -> None:
     """Raise `RefusedError` for what the contract refuses, and for what has expired: nothing is sent."""
     # Only here: what reads the file and the contract needs no client library.
     from eventplane_client.errors import RefusedError

@@ -31,7 +31,7 @@ from operations.command import DONE, END_UNKNOWN, FAILED
 from operations.home_steps import Home, at_home, homes_of
 from operations.letters import Letter, letter_of
 from operations.names import Claim, answers_in, event_in_tap, names_in, sender_in_tap
-from operations.search import Followed, Item, in_tap
+from operations.search import Item, Sought, in_tap
 from operations.stations import Station
 
 _NO_ROUTER: Final = (
@@ -89,7 +89,7 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
     services = frozenset(each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
     senders = seen.senders | services
     while True:
-        followed = Followed(claim, senders, seen.letters, frozenset(seen.items.values()))
+        followed = Sought(claim, senders, seen.letters, frozenset(seen.items.values()))
         records = _once(
             days.records(LEDGER, followed.wanted),
             "message_id",
@@ -163,7 +163,7 @@ class _Seen:
 def _trace(
     sender: str,
     seen: _Seen,
-    followed: Followed,
+    followed: Sought,
     records: Iterable[Record],
     letters: Iterable[Letter],
     days: Days,

@@ -2,7 +2,7 @@
 
 The core imports no part. Where a part is asked for, the core loads its modules of these names:
 
-- `stack`: `add(plane)` adds it to the stacks of a plane (`stacks.application.Plane`);
+- `stack`: `add(plane)` adds it to the stacks of a plane (`stacks.application.PlaneStacks`);
 - `settings`: the settings of its functions;
 - `client`, `recorder`: what the client library and the routers use of it;
 - `command`: its noun of the command line;

@@ -27,7 +27,7 @@ from stacks.state_stacks import (
 
 
 @dataclass(kw_only=True)
-class Plane:
+class PlaneStacks:
     """The stacks of `contract` in `environment`, to which parts add what they bring.
 
     Those that hold `state` are deployed first, the `others` after them, side by side.
@@ -68,7 +68,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     if DOWNLINK in contract.participants:
         state.append(DownlinkStack(app, environment))
     routing = RoutingStack(app, environment, contract)
-    plane = Plane(
+    plane = PlaneStacks(
         app=app,
         environment=environment,
         contract=contract,

@@ -24,7 +24,7 @@ _COUNTS: Final = (
 )
 
 
-class NotConfirmedError(EventPlaneError):
+class NotApprovedError(EventPlaneError):
     """It was not confirmed that something may be done to `environment`."""
 
     environment: str
@@ -37,14 +37,14 @@ class NotConfirmedError(EventPlaneError):
 def confirm(question: str, environment: str, yes: str | None, ask: Callable[[str], str] = input) -> None:
     """Have `question` answered with the name of `environment`, which `yes` may say beforehand.
 
-    Raises `NotConfirmedError`, also where there is nobody to ask.
+    Raises `NotApprovedError`, also where there is nobody to ask.
     """
     try:
         answer = ask(f"{question} Its name again: ") if yes is None else yes
     except (EOFError, OSError, RuntimeError):  # no input, or a closed one
         answer = ""
     if answer != environment:
-        raise NotConfirmedError(environment)
+        raise NotApprovedError(environment)
 
 
 class RegionMissingError(EventPlaneError):

@@ -25,7 +25,7 @@ from stacks.config import environment
 from stacks.deployment import Deployment, PlannedStack, confirm, is_unknown_stack, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
 from stacks.plane_stack import PLANE_TAG
-from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
+from stacks.quotas import Quotas, Shortage, organisation_findings, planned_concurrency
 from stacks.rules import check, templates
 
 _BOXES = ("-inbox", "-outbox", "-replies")
@@ -167,7 +167,7 @@ def _status(cloudformation: Any, stack: str) -> str:
 _SUBSCRIPTION: Final = "AWS::SNS::Subscription"
 
 
-def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Finding]:
+def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Shortage]:
     """Report the subscribers in `planned` that deployed topics do not notify, by a boto3 client of SNS.
 
     SNS notifies only confirmed subscribers, and drops an unconfirmed one after three days. Of a topic that is
@@ -188,20 +188,20 @@ def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Find
             if subscribers := wanted.get(arn.rsplit(":", 1)[-1]):
                 yield from _unconfirmed(sns, arn, subscribers)
     except (BotoCoreError, ClientError) as error:
-        yield Finding(
+        yield Shortage(
             f"subscribers of alarms: not read, because AWS answered: {error}; the credentials need "
             "sns:ListTopics and sns:ListSubscriptionsByTopic",
             refuses=False,
         )
 
 
-def _unconfirmed(sns: Any, arn: str, wanted: dict[str, str]) -> Iterator[Finding]:
+def _unconfirmed(sns: Any, arn: str, wanted: dict[str, str]) -> Iterator[Shortage]:
     listed = _listed(sns, "list_subscriptions_by_topic", "Subscriptions", TopicArn=arn)
     found = {each["Endpoint"]: each["SubscriptionArn"] for each in listed}
     for endpoint, protocol in wanted.items():
         if not found.get(endpoint, "").startswith("arn:"):
             state = "has not confirmed" if endpoint in found else "is not subscribed"
-            yield Finding(
+            yield Shortage(
                 f"{arn.rsplit(':', 1)[-1]}: {endpoint} {state} and is told of no alarm; unless this "
                 f"deployment adds it, ask again: aws sns subscribe --topic-arn {arn} --protocol {protocol} "
                 f"--notification-endpoint {endpoint}, and confirm what comes",
@@ -236,7 +236,7 @@ class DriftError(EventPlaneError):
         self.drifts = tuple(drifts)
 
 
-def check_quotas(findings: Iterable[Finding]) -> list[str]:
+def check_quotas(findings: Iterable[Shortage]) -> list[str]:
     """Return the warnings of `findings`. Raises `QuotaError` where one of them refuses."""
     found = list(findings)
     if refused := [each.text for each in found if each.refuses]:
@@ -244,7 +244,7 @@ def check_quotas(findings: Iterable[Finding]) -> list[str]:
     return [each.text for each in found]
 
 
-def quota_findings(account: Account, planned: Collection[PlannedStack], devices: int) -> list[Finding]:
+def quota_findings(account: Quotas, planned: Collection[PlannedStack], devices: int) -> list[Shortage]:
     """Compare what `planned` and so many devices need with what `account` has."""
     return [
         *account.concurrency_findings(planned_concurrency(planned)),
@@ -297,7 +297,7 @@ def main(argv: list[str]) -> None:
     check_owner(session.client("cloudformation"), chosen.name)
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
-    quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
+    quotas = Quotas(session.region_name, session.client("lambda"), session.client("service-quotas"))
     findings = quota_findings(quotas, planned, chosen.devices)
     findings += [
         *organisation_findings(planned, session.client),

@@ -25,7 +25,7 @@ BACK_WITHIN_S: Final = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class AwsQuota:
     """A quota as Service Quotas has it. `default` is what AWS documents, by region."""
 
     service: str
@@ -35,14 +35,14 @@ class Quota:
     default: Mapping[str, float]
 
 
-QUOTAS: Final[Mapping[str, Quota]] = {
-    name: Quota(**values)
+QUOTAS: Final[Mapping[str, AwsQuota]] = {
+    name: AwsQuota(**values)
     for name, values in tomllib.loads(Path(__file__).with_name("quotas.toml").read_text()).items()
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Shortage:
     """A quota that does not suffice, or could not be read. Deploying is refused if `refuses`."""
 
     text: str
@@ -114,12 +114,12 @@ def device_needs(devices: int) -> dict[str, float]:
 
 def organisation_findings(
     planned: Collection[PlannedStack], client: Callable[[str], Any]
-) -> Iterator[Finding]:
+) -> Iterator[Shortage]:
     """Report what an organisation may govern of what is planned, by AWS's documentation."""
     types = {each["Type"] for stack in planned for each in stack.resources.values()}
     try:
         if "AWS::CE::AnomalyMonitor" in types and _is_member(client("organizations"), client("sts")):
-            yield Finding(
+            yield Shortage(
                 "costs: this account is a member of an organisation, and monitors by a cost tag exist in the "
                 "payer's account alone; leave costs unset in stacks/config.py, and watch the tag there",
                 refuses=False,
@@ -127,13 +127,13 @@ def organisation_findings(
         if "AWS::Glue::Table" in types:
             lake = client("lakeformation").get_data_lake_settings()["DataLakeSettings"]
             if not lake.get("CreateTableDefaultPermissions"):
-                yield Finding(
+                yield Shortage(
                     "Lake Formation governs new tables of the catalog, which the plane does not support: the "
                     "audit's stack or its queries may fail; leave new tables to IAM in its settings",
                     refuses=False,
                 )
     except (BotoCoreError, ClientError) as error:
-        yield Finding(
+        yield Shortage(
             f"costs and tables of an organisation: not read, because AWS answered: {error}; the credentials "
             "need organizations:DescribeOrganization and lakeformation:GetDataLakeSettings",
             refuses=False,
@@ -148,7 +148,7 @@ def _is_member(organizations: Any, sts: Any) -> bool:
     return bool(sts.get_caller_identity()["Account"] != payer)
 
 
-class Account:
+class Quotas:
     """The quotas of an account in a region, by two boto3 clients."""
 
     def __init__(self, region: str, functions: Any, quotas: Any) -> None:
@@ -156,7 +156,7 @@ class Account:
         self._functions = functions
         self._quotas = quotas
 
-    def concurrency_findings(self, needed: Concurrency) -> Iterator[Finding]:
+    def concurrency_findings(self, needed: Concurrency) -> Iterator[Shortage]:
         """Compare with the account's concurrent executions. Nothing else of the account is looked at."""
         try:
             limits = self._functions.get_account_settings()["AccountLimit"]
@@ -170,7 +170,7 @@ class Account:
         # Where nothing is reserved nothing is refused: a new account has ten executions.
         if reserved and left < LAMBDA_UNRESERVED.most:
             remedy = self._raise("lambda", CONCURRENCY, total + LAMBDA_UNRESERVED.most - left)
-            yield Finding(
+            yield Shortage(
                 f"Concurrent executions: {reserved} would be reserved, which leaves {left} of {total}, and "
                 f"Lambda keeps {LAMBDA_UNRESERVED.most}; {remedy}, or lower reserved_concurrency in "
                 "stacks/config.py",
@@ -178,14 +178,14 @@ class Account:
             )
         elif needed.mapped + needed.warm > left:
             most = needed.mapped + needed.warm
-            yield Finding(
+            yield Shortage(
                 f"Concurrent executions: the queues may call up to {most} functions at a time, and {left} of "
                 f"{total} are left for them: in a flood some wait for others; "
                 f"{self._raise('lambda', CONCURRENCY, total + most - left)}, or lower max_concurrency",
                 refuses=False,
             )
 
-    def device_findings(self, devices: int) -> Iterator[Finding]:
+    def device_findings(self, devices: int) -> Iterator[Shortage]:
         """Compare with what `devices` need of AWS IoT."""
         for name, needed in device_needs(devices).items():
             quota = QUOTAS[name]
@@ -196,13 +196,13 @@ class Account:
                 yield _unread(quota.name, error)
                 limit = quota.default.get(self._region)
             if limit is None:
-                yield Finding(
+                yield Shortage(
                     f"{quota.name}: unknown in {self._region}, and {devices} devices need "
                     f"{math.ceil(needed)}; see {quota.source}",
                     refuses=False,
                 )
             elif limit < needed:
-                yield Finding(
+                yield Shortage(
                     f"{quota.name}: {devices} devices need {math.ceil(needed)}, and there are {limit:.0f}; "
                     f"{self._raise(quota.service, quota.code, math.ceil(needed))}, or lower devices in "
                     "stacks/config.py",
@@ -218,7 +218,7 @@ class Account:
             return 0
         return int(answer.get("ReservedConcurrentExecutions", 0))
 
-    def _limit(self, quota: Quota) -> float | None:
+    def _limit(self, quota: AwsQuota) -> float | None:
         """What the account has, by its own quota or by AWS's default in this region."""
         asked = {"ServiceCode": quota.service, "QuotaCode": quota.code}
         for ask in (self._quotas.get_service_quota, self._quotas.get_aws_default_service_quota):
@@ -236,8 +236,8 @@ class Account:
         )
 
 
-def _unread(name: str, error: Exception) -> Finding:
-    return Finding(
+def _unread(name: str, error: Exception) -> Shortage:
+    return Shortage(
         f"{name}: not read, because AWS answered: {error}; the credentials need lambda:GetAccountSettings, "
         "lambda:GetFunctionConcurrency, servicequotas:GetServiceQuota and "
         "servicequotas:GetAWSDefaultServiceQuota",

@@ -20,9 +20,9 @@ from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 from eventplane_client.notices import Notice
 from eventplane_client.sqlite_filter import SqliteFilter
-from parts.provisioning import UnreachableError
+from parts.provisioning import OfflineError
 from parts.provisioning.exchange import Exchange, Keep
-from parts.provisioning.renewal import MOST_TRIES, Identity, Renewal
+from parts.provisioning.renewal import MOST_TRIES, Pairs, Renewal
 
 _REOPEN = 0.1
 _COMMITS = 20
@@ -91,14 +91,14 @@ class _Cloud:
 
     def try_pair(self, pair: Path) -> None:
         if "new" not in pair.read_text():
-            raise UnreachableError("home-1", "never registered")
+            raise OfflineError("home-1", "never registered")
         _print("proven")
 
 
 def renew(path: Path) -> None:
     """Replace the device's pair of key and certificate by a new one, and one that was not answered."""
     durable.write(path, b"old")
-    identity = Identity(path)
+    identity = Pairs(path)
     identity.stage("key", "lost")
     _print("issued")
     renewal = Renewal(identity, _Cloud(), "fleet", "home-1", 1.0, None)

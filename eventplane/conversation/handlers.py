@@ -17,7 +17,7 @@ from eventplane.router import Router
 from eventplane.sender import Sender
 
 
-class NotAskingError(EventPlaneError):
+class NoAskerError(EventPlaneError):
     """The contract gives `asker` no channel for replies to events of `event_type`."""
 
     asker: str
@@ -53,11 +53,11 @@ class Handlers:
 
         For a service on the device `thing`: services there, and in the cloud. For one in the cloud, without a
         `thing`: services there, and on the device that the event names. Functions of the plane and webhooks
-        do not answer. Raises `NotAskingError`, `NotOneDeviceError`.
+        do not answer. Raises `NoAskerError`, `NotOneDeviceError`.
         """
         participant = self._contract.participants.get(asker)
         if participant is None or not participant.may_ask(event.type):
-            raise NotAskingError(asker, event.type)
+            raise NoAskerError(asker, event.type)
         priority = self._contract.priority(event, participant.outbox)
         # As the routers stamp it: a filter may read the sender.
         sent = event.with_attributes(Sender(service=asker).attributes)

@@ -41,7 +41,7 @@ Replies = dict[str, Reply]
 """The reply or status of each participant that handles a request, by the participant's name."""
 
 
-class TooManyRequestsError(EventPlaneError):
+class TooManyOpenError(EventPlaneError):
     """`most` requests are open at once."""
 
     most: int
@@ -57,14 +57,14 @@ class Circuit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PeerChanged:
+class CircuitChanged:
     """The circuit of `peer` is `circuit` now."""
 
     peer: Replier
     circuit: Circuit
 
 
-PeerListener = Callable[[PeerChanged], None]
+PeerListener = Callable[[CircuitChanged], None]
 
 
 class CircuitBreaker:
@@ -157,7 +157,7 @@ class Peers:
         before = circuit.state
         change(circuit)
         if circuit.state is not before:
-            self._on_change(PeerChanged(peer, circuit.state))
+            self._on_change(CircuitChanged(peer, circuit.state))
 
 
 @dataclass(slots=True)
@@ -193,10 +193,10 @@ class OpenRequests:
     ) -> None:
         """Add a request, which waits for those of `expected` whose circuit admits it.
 
-        A new announcement of one of them is a sign of life. Raises `TooManyRequestsError`.
+        A new announcement of one of them is a sign of life. Raises `TooManyOpenError`.
         """
         if len(self._open) >= self._most:
-            raise TooManyRequestsError(self._most)
+            raise TooManyOpenError(self._most)
         request = self._open[correlation_id] = _Open({})
         for peer in expected:
             is_probe = self._peers.admit(peer, announced.get(peer))

@@ -39,7 +39,7 @@ MAX_COUNTER_STEP: Final = 1_000_000
 """How much a version below `COUNTERS_END` may grow at once. Ours."""
 
 
-class State(StrEnum):
+class Phase(StrEnum):
     """The progress of a delivery.
 
     IDLE: the device has it, or there is nothing to have. PENDING: it waits for the device to connect.
@@ -142,7 +142,7 @@ class Desired:
     owner: str = ""
     reset: int = 0
     message: Message | None = None
-    state: State = State.IDLE
+    state: Phase = Phase.IDLE
     attempts: int = 0
     sent: Identity | None = None
     waiting: tuple[Message, ...] = ()

@@ -16,7 +16,7 @@ from eventplane.downlink.desired import (
     Desired,
     Ended,
     Message,
-    State,
+    Phase,
     queued,
     transmission,
     with_newest,
@@ -53,7 +53,7 @@ So long can an older event still be in flight: 14 days in each of two queues (Am
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """The next item (None: it is gone, or never existed), and what has to be done besides.
 
     In this order, so that a crash anywhere loses nothing: dead letters of `ended` (EXPIRED ones are only
@@ -68,14 +68,16 @@ class Step:
     is_older: bool = False
 
 
-def apply_event(item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_present: bool) -> Step:
+def apply_event(
+    item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_present: bool
+) -> Transition:
     """Apply an event for `thing`; `item` is what the table has of its key.
 
     Raises `DownlinkError` (`too_many_commands`, `version_jump`).
     """
     new = Desired(thing=thing, key=wanted.key, kind=wanted.kind, owner=wanted.message.sender)
     if item is not None and wanted.accepted_at_ms < item.reset:
-        return Step(item, is_older=True)
+        return Transition(item, is_older=True)
     if item is not None and not item.owner:
         item = replace(item, owner=wanted.message.sender)
     take = _take_command if wanted.kind is Downlink.COMMAND else _take_state
@@ -83,50 +85,50 @@ def apply_event(item: Desired | None, thing: str, wanted: Addressed, now_ms: int
     return replace(step, item=item) if step.item == new else step
 
 
-def _take_state(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
+def _take_state(item: Desired, message: Message, now_ms: int, is_present: bool) -> Transition:
     after = with_newest(item, message)
     if after.message != item.message:
         return _accepted(after, now_ms, is_present)
     if after.message is None and after != item:
-        return Step(settled(after, State.IDLE, now_ms))
+        return Transition(settled(after, Phase.IDLE, now_ms))
     if after.message and after.message.identity[1:] == message.identity[1:]:
         return _resumed(after, now_ms, is_present)
-    return Step(after, is_older=after == item)
+    return Transition(after, is_older=after == item)
 
 
-def _take_command(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
+def _take_command(item: Desired, message: Message, now_ms: int, is_present: bool) -> Transition:
     if message.digest in item.recent:
         return _resumed(item, now_ms, is_present)
     if message.has_expired(now_ms):
-        return Step(item, ended=(Ended(message, Outcome.EXPIRED, "it arrived too late"),))
+        return Transition(item, ended=(Ended(message, Outcome.EXPIRED, "it arrived too late"),))
     proceed = _accepted if item.message is None else _resumed
     return proceed(queued(item, message, now_ms), now_ms, is_present)
 
 
-def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
-    if item.state is State.SENDING:
+def _accepted(item: Desired, now_ms: int, is_present: bool) -> Transition:
+    if item.state is Phase.SENDING:
         # One transmission at a time: the newest is sent after its acknowledgement, or with its check.
         return ack_timeout(item, now_ms, is_present)
     return transmit(replace(item, attempts=0), now_ms, is_present)
 
 
-def _resumed(item: Desired, now_ms: int, is_present: bool) -> Step:
+def _resumed(item: Desired, now_ms: int, is_present: bool) -> Transition:
     """Try again what the device has not acknowledged, because an event arrived for its key."""
-    if item.state is State.SENDING:
+    if item.state is Phase.SENDING:
         return ack_timeout(item, now_ms, is_present)
-    if item.state is State.IDLE or (item.state is State.PENDING and not is_present):
-        return Step(item)
+    if item.state is Phase.IDLE or (item.state is Phase.PENDING and not is_present):
+        return Transition(item)
     return transmit(replace(item, attempts=0), now_ms, is_present)
 
 
-def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
+def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Transition:
     """Apply the answer of the device, in its `epoch`, to an event of this key; ignore other answers."""
     message = item.message
-    if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
-        return Step(item)
+    if message is None or ack.fence != item.fence or ack.order != message.order or item.state is Phase.IDLE:
+        return Transition(item)
     named = (ack.version, ack.sender, ack.source, ack.id)
     if named not in (message.identity, item.sent):
-        return Step(item)
+        return Transition(item)
     after = replace(item, epoch=epoch)
     if ack.result is AckStatus.STORED:
         after = replace(after, acknowledged_uid=ack.uid, acknowledged_version=ack.version)
@@ -139,61 +141,63 @@ def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is
     return transmit(after, now_ms, is_present)
 
 
-def _rejected(item: Desired, message: Message, ack: Acknowledgement, now_ms: int, is_present: bool) -> Step:
-    if item.state is State.REJECTED:
-        return Step(item)
+def _rejected(
+    item: Desired, message: Message, ack: Acknowledgement, now_ms: int, is_present: bool
+) -> Transition:
+    if item.state is Phase.REJECTED:
+        return Transition(item)
     # A device must not use the plane's own reasons: an expired command has no dead letter.
     reason = "rejected" if ack.reason in ("", Outcome.EXPIRED, Reason.DEVICE_GONE) else ack.reason
     ended = (Ended(message, reason, ack.detail),)
     if item.kind is Downlink.STATE:
-        return Step(settled(item, State.REJECTED, now_ms), ended=ended)
+        return Transition(settled(item, Phase.REJECTED, now_ms), ended=ended)
     # Once the cause is corrected, the same command can be sent again: it does not count as a repetition.
     recent = tuple(each for each in item.recent if each != message.digest)
     return _finished(replace(item, recent=recent), now_ms, is_present, ended)
 
 
-def _finished(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
+def _finished(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Transition:
     """Go on after the present message was stored or rejected."""
     if item.kind is Downlink.STATE:
-        return Step(settled(item, State.IDLE, now_ms), ended=ended)
+        return Transition(settled(item, Phase.IDLE, now_ms), ended=ended)
     return transmit(with_next_command(replace(item, message=None), now_ms), now_ms, is_present, ended)
 
 
-def ack_timeout(item: Desired, now_ms: int, is_present: bool) -> Step:
+def ack_timeout(item: Desired, now_ms: int, is_present: bool) -> Transition:
     """Check a transmission: send the newest body again if no acknowledgement came in time."""
-    if item.state is not State.SENDING or item.due_at_ms is None or now_ms + CHECK_SLACK_MS < item.due_at_ms:
-        return Step(item)
+    if item.state is not Phase.SENDING or item.due_at_ms is None or now_ms + CHECK_SLACK_MS < item.due_at_ms:
+        return Transition(item)
     after, ended = without_expired(item, now_ms)
     if is_present and after.message == item.message and item.attempts >= len(BACKOFF_MS):
-        return Step(replace(after, state=State.PARKED, due_at_ms=now_ms + PARKED_MS), ended=ended)
+        return Transition(replace(after, state=Phase.PARKED, due_at_ms=now_ms + PARKED_MS), ended=ended)
     return transmit(after, now_ms, is_present, ended)
 
 
-def connected(item: Desired, now_ms: int) -> Step:
+def connected(item: Desired, now_ms: int) -> Transition:
     """Send what the device, now connected and perhaps in a new session, has not confirmed."""
-    if item.state in (State.PENDING, State.PARKED, State.SENDING):
+    if item.state in (Phase.PENDING, Phase.PARKED, Phase.SENDING):
         return transmit(replace(item, attempts=0), now_ms, is_present=True)
-    return Step(item)
+    return Transition(item)
 
 
-def epoch_changed(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
+def epoch_changed(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Transition:
     """Send everything again to a device that began `epoch` with nothing.
 
     A late or second report costs a transmission.
     """
     if item.epoch == epoch or item.message is None:
-        return Step(item)
+        return Transition(item)
     return transmit(replace(_unconfirmed(item), epoch=epoch), now_ms, is_present)
 
 
-def reset(item: Desired, number: int, now_ms: int, is_present: bool) -> Step:
+def reset(item: Desired, number: int, now_ms: int, is_present: bool) -> Transition:
     """Begin the versions of a state's key anew, in the reset called `number`: a version from 1 on is newer.
 
     The desired state stays, as version 0, and is sent again, so that the device learns of the reset. The key
     belongs to nobody until its next event. A reset that is not newer than the last one changes nothing.
     """
     if number <= item.reset:
-        return Step(item)
+        return Transition(item)
     anew = replace(
         _unconfirmed(item),
         owner="",
@@ -211,49 +215,51 @@ def _unconfirmed(item: Desired) -> Desired:
     )
 
 
-def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:
+def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Transition:
     """Go on with a due item. `is_known`: the fleet has the device, and it is not decommissioned."""
     if not is_known:
         # A state is removed with its device; a command that nobody will receive becomes a dead letter.
         commands = item.messages if item.kind is Downlink.COMMAND and item.message else ()
-        return Step(
+        return Transition(
             None,
             ended=tuple(Ended(each, Reason.DEVICE_GONE, "its device left the fleet") for each in commands),
         )
     if item.due_at_ms is None or item.due_at_ms > now_ms:
-        return Step(item)
-    if item.state in (State.IDLE, State.REJECTED):
-        return Step(item if item.is_present else None)
-    if item.state is State.SENDING:
+        return Transition(item)
+    if item.state in (Phase.IDLE, Phase.REJECTED):
+        return Transition(item if item.is_present else None)
+    if item.state is Phase.SENDING:
         return ack_timeout(item, now_ms, is_present)
     return transmit(replace(item, attempts=0) if is_present else item, now_ms, is_present)
 
 
-def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
+def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Transition:
     """Send the newest message if the device is connected; `ended` are messages that ended before."""
     item, expired = without_expired(item, now_ms)
     ended += expired
     message = item.message
     if message is None:
-        return Step(settled(item, State.IDLE, now_ms), ended=ended)
+        return Transition(settled(item, Phase.IDLE, now_ms), ended=ended)
     if not is_present:
-        looks = min(item.attempts + 1, _MOST_DOUBLINGS) if item.state is State.PENDING else 0
+        looks = min(item.attempts + 1, _MOST_DOUBLINGS) if item.state is Phase.PENDING else 0
         wait_ms = min(LOOK_MS << looks, AWAY_MS)
         expiries = [each.expires_at_ms for each in item.messages if each.expires_at_ms is not None]
         due_at_ms = min([now_ms + wait_ms, *expiries])
-        return Step(replace(item, state=State.PENDING, attempts=looks, due_at_ms=due_at_ms), ended=ended)
+        return Transition(
+            replace(item, state=Phase.PENDING, attempts=looks, due_at_ms=due_at_ms), ended=ended
+        )
     wait_ms = BACKOFF_MS[min(item.attempts, len(BACKOFF_MS) - 1)]
     item = replace(
         item,
-        state=State.SENDING,
+        state=Phase.SENDING,
         attempts=item.attempts + 1,
         sent=message.identity,
         due_at_ms=now_ms + wait_ms,
     )
-    return Step(item, publish=transmission(item, message, now_ms), ended=ended)
+    return Transition(item, publish=transmission(item, message, now_ms), ended=ended)
 
 
-def settled(item: Desired, state: State, now_ms: int) -> Desired:
+def settled(item: Desired, state: Phase, now_ms: int) -> Desired:
     """Return `item` with nothing left to send."""
     # A live state is kept; a tombstone, and the memory of commands, is kept for its time. An item that was
     # reset is kept for ever: a device that knows of the reset takes nothing without it.

@@ -23,7 +23,7 @@ from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
@@ -136,7 +136,7 @@ class IngestErrorsService:
                 lambda: invocation.remaining_ms() >= RESERVE_MS,
             )
             failed |= {each.id for (each, _), is_taken in zip(waiting, taken, strict=True) if not is_taken}
-        count(Metric.RESENT, len(messages) - len(failed))
+        count(Count.RESENT, len(messages) - len(failed))
         return {
             each.id: self._wait_s(each) if each.id in urgent else 0 for each in messages if each.id in failed
         }
@@ -149,7 +149,7 @@ class IngestErrorsService:
         try:
             failure = parse_failure(message.body)
         except NoFailureError as error:
-            count(Metric.DEAD_LETTERED)
+            count(Count.DEAD_LETTERED)
             logger.error("no failure of a rule", message_id=message.id, problem=error.problem)
             return frame_text(self._letter(message, error)), self.letters_to, False
         targets = self._missed(failure)

@@ -11,11 +11,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.function_settings import LedgerWriterSettings
 from eventplane.ledger import LEDGER, LedgerMessage, LedgerMessageError, parse_ledger_text
 from lambdas.archive.receipts import ReceiptWriter
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.system import random_bytes
@@ -28,7 +28,7 @@ was written and the answer to the queue follow."""
 class LedgerWriter:
     """Writes the messages of the ledger's queue to `archive`."""
 
-    def __init__(self, *, archive: Archive, clock: Clock) -> None:
+    def __init__(self, *, archive: Archiver, clock: Clock) -> None:
         self._archive = archive
         self._clock = clock
 
@@ -42,7 +42,7 @@ class LedgerWriter:
         lines = self._lines(messages, held, invocation)
         safe = self._archive.put_messages(LEDGER, held, self._clock(), lines)
         failed = frozenset(message.id for message in messages) - safe
-        count(Metric.ARCHIVED, len(safe))
+        count(Count.ARCHIVED, len(safe))
         logger.info("archived", messages=len(safe), failed=len(failed))
         return failed
 
@@ -81,7 +81,7 @@ class LedgerWriter:
 def service() -> QueueReader:
     """Return the reader of the ledger's queue, and of those for receipts. Raises `SettingsError`."""
     settings = LedgerWriterSettings.read(os.environ)
-    archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
+    archive = Archiver(client("s3"), settings.archive_bucket, random_bytes)
     ledger = LedgerWriter(archive=archive, clock=system_clock)
     inboxes = settings.receipts_of or {}
     receipts = ReceiptWriter(archive=archive, clock=system_clock, inboxes=inboxes)

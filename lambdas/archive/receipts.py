@@ -12,10 +12,10 @@ from typing import Final
 
 from eventplane.ledger import HANDOVERS, QUARANTINE, QuarantineRecord, to_line
 from eventplane.reader_receipts import ReaderReceiptError, read_receipt
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 
 NOT_A_RECEIPT: Final = "not_a_receipt"
@@ -25,7 +25,7 @@ NOT_A_RECEIPT: Final = "not_a_receipt"
 class ReceiptWriter:
     """Archives receipts of the readers of `inboxes`, which has the address of each by its queue's name."""
 
-    def __init__(self, *, archive: Archive, clock: Clock, inboxes: Mapping[str, str]) -> None:
+    def __init__(self, *, archive: Archiver, clock: Clock, inboxes: Mapping[str, str]) -> None:
         self._archive = archive
         self._clock = clock
         self._inboxes = inboxes
@@ -39,8 +39,8 @@ class ReceiptWriter:
             lines = (json.dumps(asdict(each)) for each in bad)
             # Under the same name: a batch that comes again is not there twice.
             safe &= self._archive.put_messages(QUARANTINE, ids, now_ms, lines)
-        count(Metric.ARCHIVED, len(safe))
-        count(Metric.QUARANTINED, len(bad))
+        count(Count.ARCHIVED, len(safe))
+        count(Count.QUARANTINED, len(bad))
         logger.info("archived", messages=len(safe), failed=len(ids - safe), quarantined=len(bad))
         return frozenset(ids - safe)
 

@@ -14,12 +14,12 @@ from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
 from eventplane.randomness import RandomBytes
 from eventplane.topics import is_device_name
-from eventplane.traffic import Publish, Quota, loudest, traffic_text
-from lambdas.common.archive import Archive
+from eventplane.traffic import Frame, Quota, loudest, traffic_text
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
@@ -46,7 +46,7 @@ class TrafficReport:
         self._queue_url = queue_url
         self._quota = quota
 
-    def send(self, publishes: Iterable[Publish]) -> None:
+    def send(self, publishes: Iterable[Frame]) -> None:
         """Send the counts of the loudest. Those that SQS does not take are lost: the next batch has more."""
         counts = (
             PlainMessage(traffic_text(*each, self._random_bytes(6).hex()))
@@ -61,7 +61,7 @@ class TapWriter:
     `traffic` is told of the frames, where somebody wants to know which devices are loud.
     """
 
-    def __init__(self, *, archive: Archive, clock: Clock, traffic: TrafficReport | None = None) -> None:
+    def __init__(self, *, archive: Archiver, clock: Clock, traffic: TrafficReport | None = None) -> None:
         self._archive = archive
         self._clock = clock
         self._traffic = traffic
@@ -79,12 +79,12 @@ class TapWriter:
         unread = {message.id for message, _ in unreadable}
         quarantine = self._archive.put_messages(QUARANTINE, unread, now_ms, lines)
         failed |= {message.id for message, _ in [*readable, *unreadable]} - tap - quarantine
-        count(Metric.ARCHIVED, len(tap))
-        count(Metric.QUARANTINED, len(quarantine))
+        count(Count.ARCHIVED, len(tap))
+        count(Count.QUARANTINED, len(quarantine))
         if self._traffic and remaining_ms() >= TELLING_MS:
             # Of what is safe only: what comes again is counted then.
             self._traffic.send(
-                Publish(frame.client_id, frame.accepted_at_ms, held[message.id], len(frame.payload))
+                Frame(frame.client_id, frame.accepted_at_ms, held[message.id], len(frame.payload))
                 for message, frame in readable
                 if message.id in tap and is_device_name(frame.client_id)
             )
@@ -148,7 +148,7 @@ def service() -> QueueReader:
     if settings.traffic_queue and settings.device_quota:
         sender = SqsSender(client("sqs"))
         traffic = TrafficReport(sender, settings.traffic_queue, settings.device_quota, random_bytes)
-    archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
+    archive = Archiver(client("s3"), settings.archive_bucket, random_bytes)
     return QueueReader(TapWriter(archive=archive, clock=system_clock, traffic=traffic).process)
 
 

@@ -24,7 +24,7 @@ _GZIP_LEVEL: Final = 1
 _EXISTS: Final = "PreconditionFailed"
 
 
-class Archive:
+class Archiver:
     """Writes to `bucket` through a boto3 S3 client. What S3 refuses is raised as botocore raises it."""
 
     def __init__(self, client: Any, bucket: str, random_bytes: RandomBytes) -> None:

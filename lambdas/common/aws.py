@@ -21,7 +21,7 @@ _PAUSE_S: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """The timeouts of one attempt of a call, for the connection and for each part of the answer, seconds."""
 
     connect_s: float
@@ -33,9 +33,9 @@ class Patience:
         return round(1_000 * (ATTEMPTS * (self.connect_s + self.read_s) + _PAUSE_S))
 
 
-PATIENT: Final = Patience(connect_s=0.5, read_s=2)
+PATIENT: Final = Timeouts(connect_s=0.5, read_s=2)
 
-QUICK: Final = Patience(connect_s=0.3, read_s=0.9)
+QUICK: Final = Timeouts(connect_s=0.3, read_s=0.9)
 """For urgent events. Ours: SQS answers within 0.1 s, and a connection within a region takes milliseconds."""
 
 WORST_CALL_MS: Final = PATIENT.worst_call_ms
@@ -46,7 +46,7 @@ def _session() -> Session:
     return get_session()
 
 
-def client(service: str, patience: Patience = PATIENT) -> Any:
+def client(service: str, patience: Timeouts = PATIENT) -> Any:
     """Return a client of `service` with the function's own role, region and endpoint.
 
     It is one of botocore, which is a boto3 client without the helpers for files in S3 and their imports.
@@ -63,7 +63,7 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
     )
 
 
-def tables(patience: Patience = PATIENT) -> DynamoDbTables:
+def tables(patience: Timeouts = PATIENT) -> DynamoDbTables:
     """Return the tables of the function's own account."""
     return DynamoDbTables(client("dynamodb", patience), random_bytes)
 
@@ -76,7 +76,7 @@ def error_code(error: Exception) -> str:
 class OnDemand:
     """A client that its first call makes: for a service that an average invocation does not call."""
 
-    def __init__(self, service: str, patience: Patience = PATIENT) -> None:
+    def __init__(self, service: str, patience: Timeouts = PATIENT) -> None:
         self._make = cache(lambda: client(service, patience))
 
     def __getattr__(self, name: str) -> Any:

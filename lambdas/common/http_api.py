@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context
 
 PROBLEM: Final = "application/problem+json"
@@ -59,7 +59,7 @@ def api_function(wired: Callable[[], Api]) -> Callable[[dict[str, Any], Context]
     @logger.inject_lambda_context
     @metrics.log_metrics
     def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - the logger's
-        count(Metric.REQUESTS)
+        count(Count.REQUESTS)
         request = read_request(event)
         response = wired().answer(request)
         logger.info("answered", method=request.method, path=request.path, status=int(response.status))

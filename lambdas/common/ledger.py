@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import LEDGER, LedgerMessage, LedgerRecord, ledger_texts, to_line
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.sender import Acceptance, Answer, Sender
 from lambdas.common.sqs import PlainMessage, batches
 
@@ -30,7 +30,7 @@ class LedgerError(EventPlaneError):
 class Ledger:
     """Sends records to the queue at `queue_url`; what it refuses goes to `archive`."""
 
-    def __init__(self, *, sender: Sender, queue_url: str, archive: Archive) -> None:
+    def __init__(self, *, sender: Sender, queue_url: str, archive: Archiver) -> None:
         self._sender = sender
         self._queue_url = queue_url
         self._archive = archive
@@ -90,5 +90,5 @@ class Ledger:
                 call()
         except (ClientError, BotoCoreError) as error:
             raise LedgerError(len(lines)) from error
-        count(Metric.LEDGER_DETOURED, len(lines))
+        count(Count.LEDGER_DETOURED, len(lines))
         logger.warning("the ledger's queue refused; its lines are in the archive", records=len(lines))

@@ -23,7 +23,7 @@ from eventplane.settings import variable_of
 NAMESPACE: Final = "EventPlane"
 
 
-class Metric(StrEnum):
+class Count(StrEnum):
     """The counters of an invocation."""
 
     MESSAGES = "Messages"
@@ -111,12 +111,12 @@ class Gauge(StrEnum):
 
 
 _OUTCOMES: Final = {
-    Outcome.DELIVERED: Metric.DELIVERED,
-    Outcome.DEAD_LETTERED: Metric.DEAD_LETTERED,
-    Outcome.EXPIRED: Metric.EXPIRED,
-    Outcome.DROPPED: Metric.DROPPED,
-    Outcome.UNROUTED: Metric.UNROUTED,
-    Outcome.NO_INTEREST: Metric.NOT_WANTED,
+    Outcome.DELIVERED: Count.DELIVERED,
+    Outcome.DEAD_LETTERED: Count.DEAD_LETTERED,
+    Outcome.EXPIRED: Count.EXPIRED,
+    Outcome.DROPPED: Count.DROPPED,
+    Outcome.UNROUTED: Count.UNROUTED,
+    Outcome.NO_INTEREST: Count.NOT_WANTED,
 }
 
 # The stacks set it. Without it Powertools takes POWERTOOLS_SERVICE_NAME.
@@ -139,13 +139,13 @@ metrics = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))
 warnings.filterwarnings("ignore", "No application metrics to publish")
 
 
-def count(metric: Metric, number: int = 1) -> None:
+def count(metric: Count, number: int = 1) -> None:
     """Add `number` to `metric`; nothing for 0, as each hour with a value is paid for. From any thread."""
     if not number:
         return
     with _lock:
         metrics.add_metric(metric.value, MetricUnit.Count, number)
-        if metric is Metric.RETRIED and _SERVICE:
+        if metric is Count.RETRIED and _SERVICE:
             # By function as well: a roll-out ends when the function itself gives messages back.
             with single_metric(metric.value, MetricUnit.Count, number, namespace=NAMESPACE):
                 pass

@@ -13,10 +13,10 @@ from eventplane.fast_reader import use_json
 from eventplane.function_settings import QueueSettings
 from eventplane.resource_names import queue_url
 from eventplane.retries import ROUTINE, RetrySchedule
-from lambdas.common.aws import PATIENT, Patience, client
+from lambdas.common.aws import PATIENT, Timeouts, client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context, Invocation, QueueMessage, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.system import chance
@@ -60,7 +60,7 @@ class QueueReader:
 
     process: Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
     schedule: Callable[[str], RetrySchedule] = _routine
-    patience: Patience = PATIENT
+    patience: Timeouts = PATIENT
 
 
 def queue_function(wire: Callable[[], QueueReader]) -> Handler:
@@ -88,13 +88,13 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
     @metrics.log_metrics
     def handle(event: dict[str, Any], context: Context) -> PartialResponse:
         messages = read_messages(event)
-        count(Metric.MESSAGES, len(messages))
+        count(Count.MESSAGES, len(messages))
         reader, redelivery = wired()
         if not messages:  # no queue sends this: a call that is to warm the function up
             return {"batchItemFailures": []}
         remaining_ms = context.get_remaining_time_in_millis
         failed = reader.process(messages, Invocation(context.aws_request_id, remaining_ms))
-        count(Metric.RETRIED, len(failed))
+        count(Count.RETRIED, len(failed))
         return redelivery(messages[0].queue).answer(messages, failed, remaining_ms)
 
     return handle

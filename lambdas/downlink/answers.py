@@ -12,7 +12,7 @@ from eventplane.dead_letter import Refusal
 from eventplane.device_reports import ACKNOWLEDGED, STARTED
 from eventplane.downlink.device import Acknowledgement, AcknowledgementError, AckStatus, from_data
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import Step, acknowledge
+from eventplane.downlink.transitions import Transition, acknowledge
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import DOWNLINK
@@ -20,7 +20,7 @@ from eventplane.plane_types import DEVICE_REPORTS
 from eventplane.reasons import Reason
 from eventplane.sending import SendingRights
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
@@ -28,7 +28,7 @@ from lambdas.downlink.items import RESERVE_MS, NotChangedError
 from lambdas.downlink.parts import Parts, wired
 
 
-class Answers:
+class AckReader:
     """Reads the downlink's own inbox. Late, repeated and foreign answers change nothing."""
 
     def __init__(self, parts: Parts) -> None:
@@ -82,9 +82,9 @@ class Answers:
             if remaining_ms() < RESERVE_MS:
                 return False
 
-            def decide(item: Any, now_ms: int, answer: Acknowledgement = answer) -> Step:
+            def decide(item: Any, now_ms: int, answer: Acknowledgement = answer) -> Transition:
                 if item is None:
-                    return Step(None)
+                    return Transition(None)
                 return acknowledge(item, answer, epoch, now_ms, is_present=True)
 
             try:
@@ -93,7 +93,7 @@ class Answers:
                 logger.warning("not acknowledged yet", device=thing, error=str(error))
                 return False
             is_stored = answer.result is AckStatus.STORED
-            count(Metric.ACKNOWLEDGED if is_stored else Metric.REJECTED)
+            count(Count.ACKNOWLEDGED if is_stored else Count.REJECTED)
         return True
 
 
@@ -107,7 +107,7 @@ def _epoch(event: Envelope) -> str:
 
 def service() -> QueueReader:
     """Return the reader of the downlink's inbox. Raises `SettingsError`."""
-    return QueueReader(Answers(wired()).process)
+    return QueueReader(AckReader(wired()).process)
 
 
 handle = queue_function(service)

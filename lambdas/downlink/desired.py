@@ -21,7 +21,7 @@ from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import Step, apply_event
+from eventplane.downlink.transitions import Transition, apply_event
 from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -126,7 +126,7 @@ class DesiredStateWriter:
             if remaining_ms() < RESERVE_MS:
                 return False
 
-            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Step:
+            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Transition:
                 if item is not None:
                     item = replace(item, owner=self._rights.owner(item.owner))
                     _raise(self._rights.key_refusal(event, wanted.key, item.owner))

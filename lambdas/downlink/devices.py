@@ -8,7 +8,7 @@ from typing import Final
 
 from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.errors import EventPlaneError
-from eventplane.presence import DeviceState, Line
+from eventplane.presence import Line, PresenceItem
 from eventplane.records import Item, RecordError, Records, Selection
 from lambdas.common.log import log_foreign
 
@@ -21,7 +21,7 @@ _FEW: Final = _READ // 10
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class DevicePage:
     """`things` of the fleet, and behind which to read on; None at the end."""
 
     things: tuple[str, ...]
@@ -35,7 +35,7 @@ class UnreadDevicesError(EventPlaneError):
     message = "DynamoDB did not get to {number} devices of the registry; the message comes again"
 
 
-class Fleet:
+class FleetReader:
     """The devices in the `registry` that are not decommissioned. Raises botocore's errors."""
 
     def __init__(self, registry: Records[Device]) -> None:
@@ -50,7 +50,9 @@ class Fleet:
         device = self._registry.read(thing)
         return None if device is None or device.state is LifecycleState.DECOMMISSIONED else device.groups
 
-    def pages(self, group: str | None, after: str | None, has_time: Callable[[], bool]) -> Iterator[Devices]:
+    def pages(
+        self, group: str | None, after: str | None, has_time: Callable[[], bool]
+    ) -> Iterator[DevicePage]:
         """Yield the devices of `group`, or all, behind `after`, while the function `has_time`.
 
         It is a page at least. The last one may have none; it has an `after` where others follow.
@@ -61,7 +63,7 @@ class Fleet:
             things += tuple(each.thing for each in found if _is_in(group, each))
             is_over = after is None or not has_time()
             if is_over or len(things) > _READ - _FEW:
-                yield Devices(things, after)
+                yield DevicePage(things, after)
                 things = ()
             if is_over:
                 return
@@ -105,7 +107,7 @@ def _is_in(group: str | None, device: Device) -> bool:
 class Presence:
     """Reads what the presence monitor keeps in `records`."""
 
-    def __init__(self, records: Records[DeviceState]) -> None:
+    def __init__(self, records: Records[PresenceItem]) -> None:
         self._records = records
 
     def present(self, things: Collection[str]) -> frozenset[str]:

@@ -6,9 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eventplane.contract import Downlink
-from eventplane.downlink.desired import Desired, State
+from eventplane.downlink.desired import Desired, Phase
 from eventplane.downlink.table import fleet_reset, of_device, pending_for, reset_of, sort_key
-from eventplane.downlink.transitions import BACKOFF_MS, Step, ack_timeout, connected, epoch_changed, reset
+from eventplane.downlink.transitions import (
+    BACKOFF_MS,
+    Transition,
+    ack_timeout,
+    connected,
+    epoch_changed,
+    reset,
+)
 from eventplane.downlink.wire import is_key
 from eventplane.records import Selection
 from eventplane.topics import is_device_name
@@ -65,9 +72,9 @@ class DueWork:
         return False
 
     def _check(self, thing: str, sk: str) -> None:
-        def decide(item: Desired | None, now_ms: int) -> Step:
-            if item is None or item.state is not State.SENDING:
-                return Step(item)
+        def decide(item: Desired | None, now_ms: int) -> Transition:
+            if item is None or item.state is not Phase.SENDING:
+                return Transition(item)
             return ack_timeout(item, now_ms, thing in self._parts.presence.present([thing]))
 
         self._parts.items.change(thing, sk, decide)
@@ -77,8 +84,12 @@ class DueWork:
     ) -> bool:
         """What waits, or the items `sks`, for a device that subscribed at `since_ms`."""
 
-        def decide(item: Desired | None, now_ms: int) -> Step:
-            return Step(item) if item is None or _is_sent_since(item, since_ms) else connected(item, now_ms)
+        def decide(item: Desired | None, now_ms: int) -> Transition:
+            return (
+                Transition(item)
+                if item is None or _is_sent_since(item, since_ms)
+                else connected(item, now_ms)
+            )
 
         if sks is None:
             waiting = pending_for(thing, self._parts.clock(), PAGE)
@@ -91,8 +102,8 @@ class DueWork:
         """All that a device had before it began anew, or the items `sks` of it."""
         is_present = thing in self._parts.presence.present([thing])
 
-        def decide(item: Desired | None, now_ms: int) -> Step:
-            return Step(None) if item is None else epoch_changed(item, epoch, now_ms, is_present)
+        def decide(item: Desired | None, now_ms: int) -> Transition:
+            return Transition(None) if item is None else epoch_changed(item, epoch, now_ms, is_present)
 
         if sks is None:
             every = of_device(thing, PAGE)
@@ -117,7 +128,7 @@ class DueWork:
         self,
         thing: str,
         sks: Sequence[str],
-        decide: Callable[[Desired | None, int], Step],
+        decide: Callable[[Desired | None, int], Transition],
         remaining_ms: Callable[[], int],
     ) -> bool:
         """Whether there was time for all items."""
@@ -155,9 +166,9 @@ class DueWork:
             if remaining_ms() < RESERVE_MS:
                 return False
 
-            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Step:
+            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Transition:
                 if item is None and not is_new:
-                    return Step(None)
+                    return Transition(None)
                 known = item or Desired(thing=thing, key=key, kind=Downlink.STATE)
                 return reset(known, number, now_ms, thing in present)
 
@@ -173,7 +184,7 @@ def _sort_keys(part: Mapping[Any, object]) -> Sequence[str] | None:
 
 def _is_sent_since(item: Desired, since_ms: int) -> bool:
     """Whether the first transmission to the new session was made already, by whomever."""
-    is_first = item.state is State.SENDING and item.attempts == 1
+    is_first = item.state is Phase.SENDING and item.attempts == 1
     return is_first and item.due_at_ms is not None and item.due_at_ms >= since_ms + BACKOFF_MS[0]
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.dead_letter import Refusal, letter_id
-from eventplane.downlink.desired import Desired, Ended, State
-from eventplane.downlink.transitions import Step
+from eventplane.downlink.desired import Desired, Ended, Phase
+from eventplane.downlink.transitions import Transition
 from eventplane.envelope import parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.reasons import Outcome
@@ -25,7 +25,7 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 
 PACE_S: Final = 1
 """Between two pages of what goes out to one device, seconds."""
@@ -72,7 +72,7 @@ RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No item is begun with less time left, milliseconds: two of its calls at their worst. What a timeout cuts
 off comes again, and repeating it changes nothing."""
 
-Decision = Callable[[Desired | None, int], Step]
+Decision = Callable[[Desired | None, int], Transition]
 """What becomes of an item, if there is one, at a time in Unix milliseconds."""
 
 
@@ -97,7 +97,7 @@ class Items:
         self._letters = letters
         self._clock = clock
 
-    def change(self, thing: str, sk: str, decide: Decision) -> Step:
+    def change(self, thing: str, sk: str, decide: Decision) -> Transition:
         """Let `decide` say what becomes of the item, and see to it.
 
         In this order, so that a crash anywhere loses nothing: dead letters, the write, the transmission, its
@@ -120,7 +120,7 @@ class Items:
             is_doubtful |= step.publish is not None
         raise NotChangedError(thing, sk, "others keep writing it")
 
-    def _stored(self, item: Desired | None, step: Step) -> bool:
+    def _stored(self, item: Desired | None, step: Transition) -> bool:
         if step.item is not None:
             return self._table.write(step.item) is not None
         return item is None or self._table.remove(item)
@@ -132,7 +132,7 @@ class Items:
         told = Refusal(refusal.reason, f"{thing}: {refusal.detail}")
         if not self._letters.write(id, text, event, told):
             raise NotChangedError(thing, event.id, "its dead letter could not be sent")
-        count(Metric.DEAD_LETTERED)
+        count(Count.DEAD_LETTERED)
 
     def _end(self, thing: str, sk: str, ended: Ended) -> None:
         """What is not delivered any more; nobody needs a letter about what came too late."""
@@ -140,22 +140,22 @@ class Items:
         if ended.reason != Outcome.EXPIRED:
             self.give_up(thing, message.text, Refusal(ended.reason, ended.detail))
             return
-        count(Metric.EXPIRED)
+        count(Count.EXPIRED)
         logger.info("expired", device=thing, sk=sk, event_source=message.source, event_id=message.id)
 
-    def _follow(self, thing: str, sk: str, step: Step, now_ms: int) -> None:
+    def _follow(self, thing: str, sk: str, step: Transition, now_ms: int) -> None:
         item = step.item
-        if item is not None and item.state is State.PARKED:
-            count(Metric.PARKED)
+        if item is not None and item.state is Phase.PARKED:
+            count(Count.PARKED)
             logger.warning("a device that is there acknowledges nothing", device=thing, sk=sk)
         if step.publish is None or item is None:
             return
         try:
             self._data.publish(topic=device_topic(thing, "inbox"), qos=1, payload=step.publish.encode())
-            count(Metric.TRANSMITTED)
+            count(Count.TRANSMITTED)
         except (ClientError, BotoCoreError) as error:
             # It counts as a transmission: the check repeats it.
-            count(Metric.NOT_TRANSMITTED)
+            count(Count.NOT_TRANSMITTED)
             logger.warning("not transmitted", device=thing, sk=sk, error=str(error))
         if item.due_at_ms is not None:
             self._work.check(thing, sk, item.due_at_ms - now_ms)

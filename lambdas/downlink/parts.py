@@ -20,7 +20,7 @@ from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
-from lambdas.downlink.devices import Fleet, Presence
+from lambdas.downlink.devices import FleetReader, Presence
 from lambdas.downlink.items import Items, WorkQueue
 
 LETTER_SOURCE: Final = f"/eventplane/cloud/{DOWNLINK}"
@@ -38,7 +38,7 @@ class Parts:
     table: Records[Desired]
     items: Items
     presence: Presence
-    fleet: Fleet
+    fleet: FleetReader
     work: WorkQueue
     letters: Callable[[Channel], DeadLetterWriter]
     clock: Clock
@@ -80,7 +80,7 @@ def parts_of(
             clock=clock,
         ),
         presence=Presence(Records(store, settings.presence_table, PRESENCE)),
-        fleet=Fleet(Records(store, settings.fleet_table, REGISTRY)),
+        fleet=FleetReader(Records(store, settings.fleet_table, REGISTRY)),
         work=work,
         letters=letters,
         clock=clock,

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import due_in
-from eventplane.downlink.transitions import Step, reconcile
+from eventplane.downlink.transitions import Transition, reconcile
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.downlink.items import RESERVE_MS
@@ -64,8 +64,8 @@ class Reconciler:
         return len(keys)
 
     def _one(self, thing: str, sk: str, is_present: bool, is_known: bool) -> None:
-        def decide(item: Desired | None, now_ms: int) -> Step:
-            return Step(None) if item is None else reconcile(item, now_ms, is_present, is_known)
+        def decide(item: Desired | None, now_ms: int) -> Transition:
+            return Transition(None) if item is None else reconcile(item, now_ms, is_present, is_known)
 
         self._parts.items.change(thing, sk, decide)
 
@@ -81,5 +81,5 @@ def service() -> Reconciler:
 def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:
     """Reconcile the `buckets` that the schedule names."""
     done = service().reconcile(event["buckets"], context.get_remaining_time_in_millis)
-    count(Metric.RECONCILED, done.items)
+    count(Count.RECONCILED, done.items)
     return asdict(done)

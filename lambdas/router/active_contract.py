@@ -20,7 +20,7 @@ from eventplane.interest.table import InterestTable, LeasedAnnouncement
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.system import Call, Pool, Threads
 
 RETRY_MS: Final = 1_000
@@ -181,7 +181,7 @@ class ActiveContract(Generic[Engine]):
                 contract=self._engine.contract.version,
                 error=f"{type(error).__name__}: {error}",
             )
-            count(Metric.CONTRACT_UNCHECKED)
+            count(Count.CONTRACT_UNCHECKED)
             return False
         self._read_ms[table] = began_ms
         return True
@@ -203,7 +203,7 @@ class ActiveContract(Generic[Engine]):
                 self._derive()
         except Exception:  # noqa: BLE001 - whatever is wrong with what was added, routers go on
             logger.exception("what was added cannot be read", contract=self._published.contract.version)
-            count(Metric.CONTRACT_UNCHECKED)
+            count(Count.CONTRACT_UNCHECKED)
             if not self._is_derived or self._derived_from[0] is not self._published:
                 # In this order: another thread must not take it for what is in force.
                 self._is_derived = False
@@ -218,7 +218,7 @@ class ActiveContract(Generic[Engine]):
         contract, refused = with_subscriptions(self._published.contract, self._subscribed, self._queues)
         for subscription, problem in refused.items():
             logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))
-            count(Metric.SUBSCRIPTION_REFUSED)
+            count(Count.SUBSCRIPTION_REFUSED)
         contract = self._with_interest(contract)
         if contract is self._published.contract:
             self._engine = self._published
@@ -227,7 +227,7 @@ class ActiveContract(Generic[Engine]):
             self._engine = self._build(contract)
         except Exception:  # noqa: BLE001 - whatever is wrong with them, the contract's own routes stay
             logger.exception("what was added cannot be used", contract=self._published.contract.version)
-            count(Metric.SUBSCRIPTION_REFUSED)
+            count(Count.SUBSCRIPTION_REFUSED)
             self._engine = self._published
             return
         logger.info(
@@ -244,13 +244,13 @@ class ActiveContract(Generic[Engine]):
         except ContractError:
             # Without interest more is delivered; without an engine, only urgent events.
             logger.exception("interest cannot be added", contract=contract.version)
-            count(Metric.SUBSCRIPTION_REFUSED)
+            count(Count.SUBSCRIPTION_REFUSED)
             return contract
         for announcement, problem in unusable.items():
             logger.warning(
                 "an announcement cannot be used", participant=announcement.participant, problem=str(problem)
             )
-            count(Metric.SUBSCRIPTION_REFUSED)
+            count(Count.SUBSCRIPTION_REFUSED)
         return contract
 
     def _refresh(self) -> None:
@@ -279,7 +279,7 @@ class ActiveContract(Generic[Engine]):
                 # An item without a whole contract is mended by publishing once more: it is read again.
                 if not isinstance(error, ContractError):
                     self._refused.add(version)
-        count(Metric.CONTRACT_REFUSED)
+        count(Count.CONTRACT_REFUSED)
         return None
 
 
@@ -312,5 +312,5 @@ class BoundedLook(Generic[Engine]):
                 look.result()
             else:
                 logger.warning("the tables do not answer; routed by what was read before")
-                count(Metric.CONTRACT_UNCHECKED)
+                count(Count.CONTRACT_UNCHECKED)
         return self.in_force.current()

@@ -6,7 +6,7 @@ import os
 
 from eventplane.function_settings import RouterSettings
 from eventplane.retries import RetrySchedule
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import OnDemand, client, tables
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
@@ -47,7 +47,7 @@ def service() -> QueueReader:
         ledger=Ledger(
             sender=sqs,
             queue_url=settings.ledger_queue,
-            archive=Archive(OnDemand("s3", patience), settings.archive_bucket, random_bytes),
+            archive=Archiver(OnDemand("s3", patience), settings.archive_bucket, random_bytes),
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),

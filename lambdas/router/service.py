@@ -10,11 +10,11 @@ from eventplane.contract import Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import Basis
 from eventplane.sqs_binding import QueueClock
-from lambdas.common.aws import PATIENT, Patience
+from lambdas.common.aws import PATIENT, Timeouts
 from lambdas.common.clock import Clock
 from lambdas.common.ledger import Ledger, LedgerError
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch, SendingTime
@@ -87,7 +87,7 @@ class TimeLimits:
     planning_ms: int
 
     @classmethod
-    def of(cls, patience: Patience, payload_s: float) -> Self:
+    def of(cls, patience: Timeouts, payload_s: float) -> Self:
         """Return the limits for calls of this `patience`, and payloads that take `payload_s` of a message."""
         call_ms = patience.worst_call_ms
         return cls(call_ms, 2 * call_ms, 2 * call_ms + int(1_000 * (payload_s + FILTER_SECONDS)))
@@ -136,7 +136,7 @@ class RouterService:
         if self.source is not None:
             engine = engine.of(self.source(messages[0].queue))
         if isinstance(found, Unseen):
-            count(Metric.CONTRACT_UNSEEN, len(messages))
+            count(Count.CONTRACT_UNSEEN, len(messages))
             facts = self._route_urgent(engine, messages, invocation.remaining_ms)
             failed = {message.id for message in messages}
         else:
@@ -160,7 +160,7 @@ class RouterService:
         self._queue_clock.observe(messages)
         if skew_ms := self._queue_clock.skew_ms:
             logger.warning("decided by the queue's clock, which this machine's is not at", skew_ms=skew_ms)
-            count(Metric.CLOCK_SKEW)
+            count(Count.CLOCK_SKEW)
 
     def _route(
         self, engine: Engine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
@@ -250,7 +250,7 @@ class RouterService:
                 routes=[each.name for each in engine.contract.routes if each.name not in kept],
                 error=str(error),
             )
-            count(Metric.SUBSCRIPTION_REFUSED)
+            count(Count.SUBSCRIPTION_REFUSED)
             # The ledger names this contract, so that the audit expects the same deliveries.
             self.ledger.file(lighter.contract)
             return list(lighter.planner.plan(message, now_ms))

@@ -13,7 +13,7 @@ from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
 from eventplane.resource_names import ANY, channel_url
-from lambdas.common.aws import PATIENT, QUICK, Patience
+from lambdas.common.aws import PATIENT, QUICK, Timeouts
 from lambdas.common.clock import system_clock
 from lambdas.common.log import log_foreign
 from lambdas.common.system import cpu_time
@@ -94,7 +94,7 @@ def engine_in_force(
     return contract_in_force(bundled, settings, tables, build, channels.inboxes)
 
 
-def patience_of(priority: Priority) -> tuple[Patience, float]:
+def patience_of(priority: Priority) -> tuple[Timeouts, float]:
     """Return how long calls take, and the payloads of a message, seconds, in a router of this `priority`."""
     if priority is Priority.URGENT:
         return QUICK, URGENT_MESSAGE_SECONDS

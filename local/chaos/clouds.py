@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from contract.publish import Publisher, find_deployment
+from contract.publish import ContractPublisher, find_deployment
 from contract.scaffold import copy_contract, new_participant
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.ordering import is_numbered
@@ -226,7 +226,9 @@ class Emulated(Cloud):
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
-        Publisher(find_deployment(ENVIRONMENT, client), self._plane.tables, system.now).publish(contract)
+        ContractPublisher(find_deployment(ENVIRONMENT, client), self._plane.tables, system.now).publish(
+            contract
+        )
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""

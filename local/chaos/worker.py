@@ -32,7 +32,7 @@ from eventplane.sqs_binding import split
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common import system
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
@@ -136,7 +136,7 @@ class ContractFile:
 class LedgerQueue:
     """The ledger's queue, which its writer empties into `archive` at once."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archiver) -> None:
         self._writer = LedgerWriter(archive=archive, clock=system_clock)
 
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:  # noqa: ARG002
@@ -160,7 +160,7 @@ class Functions:
         arrivals = folder / ARRIVALS
         (arrivals / rule).mkdir(exist_ok=True)
         queues = {each.address: arrivals_file(arrivals, rule, each.participant) for each in inboxes}
-        archive = Archive(FileS3(folder), ARCHIVE, urandom)
+        archive = Archiver(FileS3(folder), ARCHIVE, urandom)
         self._writer = TapWriter(archive=archive, clock=system_clock)
         self._router = RouterService(
             engine=ContractFile(folder / CONTRACT, list(queues)).engine,

@@ -10,7 +10,7 @@ from itertools import islice
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from contract.explain import Outcome, outcomes
+from contract.explain import Reception, outcomes
 from eventplane.account import EVERY_INBOX, OPEN, Account, Fate, accounts, by_reader, by_router
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -345,7 +345,7 @@ def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[
 
     Inboxes that the plane's own functions read are left out: arrivals there cannot be seen.
     """
-    found: Sequence[Outcome] = outcomes(contract, event, sender)
+    found: Sequence[Reception] = outcomes(contract, event, sender)
     down = contract.device.inbox.address
     due = {
         receipt.channel.participant: Due(

@@ -15,7 +15,7 @@ from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
 from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.downlink import table as downlink_table
-from eventplane.downlink.desired import Desired, State
+from eventplane.downlink.desired import Desired, Phase
 from eventplane.interest import table as interest_table
 from eventplane.reasons import REPLAY
 from eventplane.records import Records
@@ -30,7 +30,7 @@ from eventplane.resource_names import (
 from eventplane.retries import ROUTINE
 from eventplane_aws.rules import SQS_RETENTION
 from eventplane_aws.tables import DynamoDbTables
-from lambdas.common.aws import PATIENT, Patience
+from lambdas.common.aws import PATIENT, Timeouts
 from lambdas.common.clock import Clock
 from local.histories.endpoints import EndpointModel
 from local.histories.engine import Engine
@@ -105,7 +105,7 @@ class Cloud:
         full = queue_name(ENVIRONMENT, name)
         return self.sqs.queues.get(full) or self.sqs.queues[full + FIFO_SUFFIX]
 
-    def client(self, program: str, service: str, patience: Patience = PATIENT) -> Any:
+    def client(self, program: str, service: str, patience: Timeouts = PATIENT) -> Any:
         """Return a client of `service` for `program`."""
         return Wire(self.weather, program, service, self._models[service], patience)
 
@@ -208,4 +208,4 @@ class Cloud:
     def unacknowledged(self) -> list[Desired]:
         """Return desired states and commands that were not acknowledged."""
         desired = Records(DynamoDbTables(self.dynamodb, self.weather.draw), "desired", downlink_table.DESIRED)
-        return [each for each in desired.all() if each.state in (State.PENDING, State.SENDING, State.PARKED)]
+        return [each for each in desired.all() if each.state in (Phase.PENDING, Phase.SENDING, Phase.PARKED)]

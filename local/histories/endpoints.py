@@ -10,7 +10,7 @@ from typing import Final
 from eventplane.envelope import parse_event
 from local.histories.engine import Engine
 from local.histories.wires import Weather
-from parts.webhooks.endpoint import Endpoint, EndpointResponse, UnreachableError
+from parts.webhooks.endpoint import EndpointResponse, HttpSink, UnreachableError
 
 ANSWERS_S: Final = 0.03
 """How long an endpoint takes, seconds, each way."""
@@ -65,8 +65,8 @@ class EndpointModel:
         return EndpointResponse(status, HTTPStatus(status).phrase, headers, "")
 
 
-class EndpointConnection(Endpoint):
-    """Stands in for `Endpoint`, without a socket."""
+class EndpointConnection(HttpSink):
+    """Stands in for `HttpSink`, without a socket."""
 
     def __init__(self, model: EndpointModel, timeout_s: float) -> None:
         self._model = model

@@ -31,7 +31,7 @@ from local.histories.engine import START_S, Engine, Killed
 from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, Line
 from local.mosquitto import profile_number
-from parts.provisioning.renewal import Identity
+from parts.provisioning.renewal import Pairs
 
 TURN_S: Final = 0.002
 """What one turn of the forwarder takes."""
@@ -118,7 +118,7 @@ class Home:
         self.system = System(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
         self._folder = folder / thing
         self._folder.mkdir()
-        self.identity = Identity(self._folder / "identity.pem")
+        self.identity = Pairs(self._folder / "identity.pem")
         """Its certificate, of a story of keys."""
         self.states: dict[str, list[int]] = {}
         """The versions of each state that were stored, by key."""

@@ -32,7 +32,7 @@ from local.histories.operators import Operator
 from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
 from parts.fleet.service import Fleet
-from parts.provisioning import RejectedError, UnreachableError
+from parts.provisioning import OfflineError, RejectedError
 from parts.provisioning.device import keep_trying
 from parts.provisioning.exchange import Exchange, Keep
 from parts.provisioning.renewal import Renewal
@@ -231,7 +231,7 @@ class Conversation:
     def accepts(self, pair: Path | None) -> bool:
         try:
             self._connect_beside(pair)
-        except UnreachableError:
+        except OfflineError:
             return False
         return True
 
@@ -245,11 +245,11 @@ class Conversation:
     def _connect(self, client: str, certificate: str) -> None:
         self._travel(client)
         if not self._keys.cloud.iot.connect(client, certificate):
-            raise UnreachableError(client, "bad certificate")
+            raise OfflineError(client, "bad certificate")
         self._travel(client, is_back=True)
 
     def _travel(self, client: str, *, is_back: bool = False) -> None:
-        """Go one way over the line. Raises `UnreachableError`."""
+        """Go one way over the line. Raises `OfflineError`."""
         line, weather = self._home.uplink, self._keys.cloud.weather
         thing = self._home.thing
         program = f"{thing} {'proof' if client == thing else 'provisioning'}"
@@ -259,7 +259,7 @@ class Conversation:
         is_lost = weather.meets(weather.lost if is_back else weather.refused, program)
         if is_lost or line.is_silent or not line.is_up:
             line.engine.sleep(TIMEOUT_S)
-            raise UnreachableError(client, "no answer")
+            raise OfflineError(client, "no answer")
 
 
 class Thief:

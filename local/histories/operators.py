@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from contract.publish import Deployment, Publisher
+from contract.publish import Baseline, ContractPublisher
 from eventplane.contract.compiler import compile_contract
 from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import DESIRED
@@ -22,7 +22,7 @@ from local.histories.subscriber import Change
 from operations.archive import BucketArchive, Days
 from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
-from operations.places import Choice, Place, inbox_place, place_of
+from operations.places import Choice, LetterPlace, inbox_place, place_of
 from operations.queues import PlaneQueues
 from parts.fleet.access import DeviceAccess, Disposal
 from parts.fleet.lifecycle import LifecycleError, UnknownCertificateError
@@ -126,8 +126,8 @@ class Operator:
 
     def _publish(self, change: Change, _account: Account, _queues: PlaneQueues) -> None:
         cloud = self._cloud
-        deployment = Deployment(cloud.contract.version, cloud.inboxes, "contracts")
-        publisher = Publisher(
+        deployment = Baseline(cloud.contract.version, cloud.inboxes, "contracts")
+        publisher = ContractPublisher(
             deployment, cloud.tables("operator"), lambda: datetime.fromtimestamp(cloud.clock() / 1_000, UTC)
         )
         if change.prefix is None:
@@ -157,7 +157,7 @@ class Operator:
         places = [place_of(each) for each in given_up if each.name != replays]
         self._redrive_places(account, queues, places)
 
-    def _redrive_places(self, account: Account, queues: PlaneQueues, places: Sequence[Place]) -> None:
+    def _redrive_places(self, account: Account, queues: PlaneQueues, places: Sequence[LetterPlace]) -> None:
         cloud = self._cloud
         redrive = Redrive(
             account.sqs,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from lambdas.common.aws import ATTEMPTS, Patience
+from lambdas.common.aws import ATTEMPTS, Timeouts
 from local.histories.engine import Engine, Killed
 from tests.fakes.client import FakeClient
 
@@ -49,7 +49,7 @@ class Weather:
 class Wire:
     """A client of `service` for `program`, which calls the model `client`; its calls take `patience`."""
 
-    def __init__(self, weather: Weather, program: str, service: str, client: Any, patience: Patience) -> None:
+    def __init__(self, weather: Weather, program: str, service: str, client: Any, patience: Timeouts) -> None:
         self._weather = weather
         self._program = program
         self._service = service

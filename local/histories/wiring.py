@@ -21,14 +21,14 @@ from eventplane.sinks import SinkReach, SinkScope
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.receipts import ReceiptWriter
 from lambdas.archive.tap import TapWriter
-from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, Patience
+from lambdas.common.archive import Archiver
+from lambdas.common.aws import PATIENT, Timeouts
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import log_foreign
 from lambdas.common.queue_function import QueueReader
 from lambdas.common.sqs import SqsSender
 from lambdas.downlink import parts as downlink_parts
-from lambdas.downlink.answers import Answers
+from lambdas.downlink.answers import AckReader
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
@@ -152,7 +152,7 @@ class Wiring:
             queues=self._cloud.inboxes,
         )
 
-    def _sending(self, program: str, patience: Patience) -> tuple[Dispatch, Ledger]:
+    def _sending(self, program: str, patience: Timeouts) -> tuple[Dispatch, Ledger]:
         sender = SqsSender(self._cloud.client(program, "sqs", patience))
         archive = self._archive(program, patience)
         ledger = Ledger(sender=sender, queue_url=self._cloud.ledger, archive=archive)
@@ -239,8 +239,8 @@ class Wiring:
         )
         return SubscriptionsApi(service, tuple)
 
-    def _archive(self, program: str, patience: Patience = PATIENT) -> Archive:
-        return Archive(self._cloud.client(program, "s3", patience), BUCKET, self._cloud.weather.draw)
+    def _archive(self, program: str, patience: Timeouts = PATIENT) -> Archiver:
+        return Archiver(self._cloud.client(program, "s3", patience), BUCKET, self._cloud.weather.draw)
 
     def _tap(self, program: str) -> QueueReader:
         return QueueReader(TapWriter(archive=self._archive(program), clock=self._clock, traffic=None).process)
@@ -286,7 +286,7 @@ class Wiring:
         return QueueReader(DesiredStateWriter(self._downlink(program), inbox).process)
 
     def _answers(self, program: str) -> QueueReader:
-        return QueueReader(Answers(self._downlink(program)).process)
+        return QueueReader(AckReader(self._downlink(program)).process)
 
     def _due(self, program: str) -> QueueReader:
         return QueueReader(DueWork(self._downlink(program)).process)

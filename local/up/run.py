@@ -21,7 +21,12 @@ from typing import Final
 from rich.console import Console
 
 from contract import CONTRACT_FILE, load_contract
-from contract.publish import DestinationsNotDeployedError, Publisher, SourceMissingError, find_deployment
+from contract.publish import (
+    ContractPublisher,
+    DestinationsNotDeployedError,
+    SourceMissingError,
+    find_deployment,
+)
 from eventplane.contract import Contract, load_compiled
 from eventplane.topics import local_topic
 from eventplane_aws.tables import DynamoDbTables
@@ -155,7 +160,7 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
         if is_deployed:
             try:
                 with _step(console, "publish the contract"):
-                    publisher = Publisher(
+                    publisher = ContractPublisher(
                         find_deployment("local", cloud.client),
                         DynamoDbTables(cloud.client("dynamodb"), urandom),
                         system.now,

@@ -37,7 +37,7 @@ class InterfaceError(DiscoveryError):
     """The network interface `subject` does not lead to a home's network."""
 
 
-class UnreachableError(DiscoveryError):
+class UnannouncedError(DiscoveryError):
     """No listener of the profile `subject` can be reached from the home."""
 
 
@@ -49,7 +49,7 @@ class Interface(NamedTuple):
     addresses: tuple[str, ...]
 
 
-class Service(NamedTuple):
+class Offer(NamedTuple):
     """A broker at `port` of `addresses`; `kind` is with or without TLS. `anonymous`: it needs no password."""
 
     kind: str
@@ -70,13 +70,13 @@ class AnnouncementUpdater:
         profile: Path,
         names: Iterable[str],
         read: Callable[[str], Interface],
-        announce: Callable[[Interface, Sequence[Service]], Callable[[], None]],
+        announce: Callable[[Interface, Sequence[Offer]], Callable[[], None]],
     ) -> None:
         self._profile = profile
         self._read = read
         self._announce = announce
         self._names = tuple(names)
-        self._announced: dict[str, tuple[Interface, list[Service], Callable[[], None]]] = {}
+        self._announced: dict[str, tuple[Interface, list[Offer], Callable[[], None]]] = {}
         self._problems: dict[str, str] = {}
 
     def update(self) -> None:
@@ -108,8 +108,8 @@ class AnnouncementUpdater:
             close()
 
 
-def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Service]:
-    """Return what to announce over `interface`. Raises `UnreachableError` if that is nothing."""
+def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Offer]:
+    """Return what to announce over `interface`. Raises `UnannouncedError` if that is nothing."""
     found = []
     for each in listeners:
         if each.port == 0 or each.protocol != "mqtt" or each.interface not in (None, interface.name):
@@ -118,16 +118,16 @@ def services(listeners: Sequence[Listener], interface: Interface, name: str = "p
         addresses = tuple(one for one in interface.addresses if bound.overlaps(Listener(each.port, one)))
         if addresses:
             secure = each.certificate is not None or each.shared_key
-            found.append(Service(SECURE if secure else PLAIN, each.port, addresses, each.anonymous))
+            found.append(Offer(SECURE if secure else PLAIN, each.port, addresses, each.anonymous))
     if not found:
         listed = ", ".join(map(str, listeners))
         problem = f"the broker cannot be reached over {interface.name}: {listed}"
         remedy = f"add a listener at {interface.ipv4}, with passwords or TLS, or announce nothing"
-        raise UnreachableError(name, problem, remedy)
+        raise UnannouncedError(name, problem, remedy)
     return found
 
 
-def _log_announced(name: str, services: Sequence[Service]) -> None:
+def _log_announced(name: str, services: Sequence[Offer]) -> None:
     for each in services:
         _log.info("%s: announced %s at port %d of %s", name, each.kind, each.port, ", ".join(each.addresses))
         if each.anonymous:

@@ -84,7 +84,7 @@ class MethodNotAllowedError(RegistryError):
     message = "The method ({method}) is not supported for {subject}; change the contract and publish it."
 
 
-class UnavailableError(RegistryError):
+class NotReadyError(RegistryError):
     """The contract in force is not known yet, because the tables that it is read from do not answer."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
@@ -93,7 +93,7 @@ class UnavailableError(RegistryError):
     message = "The contract in force is not known yet; ask again in a moment."
 
 
-class TooLargeError(RegistryError):
+class OversizeError(RegistryError):
     """The document does not fit into one answer."""
 
     status = HTTPStatus.NOT_ACCEPTABLE
@@ -135,11 +135,11 @@ class DiscoveryService:
             raise ApiNotFoundError(path)
         in_force = self._in_force()
         if isinstance(in_force, Unseen):
-            raise UnavailableError(path)
+            raise NotReadyError(path)
         body = in_force.text
         octets = body.encode("utf-8", "surrogatepass")
         if len(octets) > MAX_BODY_BYTES:
-            raise TooLargeError(path)
+            raise OversizeError(path)
         # By the content: another version of this program may say the same contract in other words.
         tag = tag_of(octets)
         # Whoever keeps an answer asks whether it still holds: a contract may be published at any time.

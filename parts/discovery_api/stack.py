@@ -6,7 +6,7 @@ from typing import Final
 
 from aws_cdk import CfnOutput
 
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.iam_http_api import IamHttpApi
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.routers import allow_contract, contract_settings
@@ -17,7 +17,7 @@ from stacks.settings import FunctionSize
 _SIZE: Final = FunctionSize(memory_mib=512, timeout_s=20)
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the stack of the API, for those who have a policy that lets them read it."""
     stack = plane.add("discovery")
     name = "discovery-api"

@@ -45,51 +45,51 @@ class Disposal:
             data.exceptions.ResourceNotFoundException,
         )
 
-    def steps(self, device: Device) -> list[Step]:
+    def steps(self, device: Device) -> list[Action]:
         """All that is to be removed of `device`, in order: first what lets it speak."""
         thing = device.thing
         # The attached ones, and those of the registry that somebody detached and left active.
         certificates = self._access.attached(thing) | device.certificates | device.condemned
         steps = self._access.revoke(thing, certificates)
         # Before its connection ends: carers would be told that it is away.
-        steps.append(Step("say no more of its presence", partial(self._end_watch, thing)))
+        steps.append(Action("say no more of its presence", partial(self._end_watch, thing)))
         # With what was stored for it.
         cut = partial(self._access.cut, thing, with_session=True)
-        steps.append(Step("cut its connection, if there is one", cut))
+        steps.append(Action("cut its connection, if there is one", cut))
         # What waits in the cloud for a device. A new kind of downlink gets its line here.
         for downlink in (self._retained, self._shadow, self._wanted):
             steps += downlink(thing)
         if self._access.knows(thing):
-            steps.append(Step(f"delete the thing {thing}", lambda: self._iot.delete_thing(thingName=thing)))
+            steps.append(Action(f"delete the thing {thing}", lambda: self._iot.delete_thing(thingName=thing)))
         return steps
 
     def _end_watch(self, thing: str) -> None:
         with if_deployed():
             self._unwatch(thing)
 
-    def _retained(self, thing: str) -> Iterator[Step]:
+    def _retained(self, thing: str) -> Iterator[Action]:
         topic = device_topic(thing, "inbox")
         try:
             self._data.get_retained_message(topic=topic)
         except self._missing:
             return
-        yield Step(
+        yield Action(
             f"clear the retained message on {topic}",
             lambda: self._data.publish(topic=topic, qos=1, retain=True, payload=b""),
         )
 
-    def _shadow(self, thing: str) -> Iterator[Step]:
+    def _shadow(self, thing: str) -> Iterator[Action]:
         try:
             self._data.get_thing_shadow(thingName=thing)
         except self._missing:
             return
-        yield Step("delete its shadow", partial(self._forget, thing))
+        yield Action("delete its shadow", partial(self._forget, thing))
 
-    def _wanted(self, thing: str) -> Iterator[Step]:
+    def _wanted(self, thing: str) -> Iterator[Action]:
         # By their keys: also an item that cannot be read goes.
         with if_deployed():
             for _, sk in chain.from_iterable(self._desired.key_pages(of_device(thing, 100))):
-                yield Step(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
+                yield Action(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
 
     def _forget(self, thing: str) -> None:
         try:
@@ -99,7 +99,7 @@ class Disposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Action:
     """One thing to do, in words, and the call that does it."""
 
     words: str
@@ -145,53 +145,54 @@ class DeviceAccess:
         """Return whether `certificate` exists and nobody revoked it."""
         return self._status(certificate) in ("ACTIVE", "INACTIVE")
 
-    def suspend(self, device: Device) -> list[Step]:
+    def suspend(self, device: Device) -> list[Action]:
         """Return the steps that take the device off: its certificates first, so that it cannot come back."""
         certificates = sorted(device.suspended)
         steps = [
-            Step(f"deactivate certificate {each}", partial(self._set, each, "ACTIVE", "INACTIVE"))
+            Action(f"deactivate certificate {each}", partial(self._set, each, "ACTIVE", "INACTIVE"))
             for each in certificates
         ]
         steps.append(self.cutting(device.thing))
         # Where the cut fails, this ends the connection with the device's next word.
         steps += [
-            Step(f"deny everything to certificate {each}", partial(self._deny, each)) for each in certificates
+            Action(f"deny everything to certificate {each}", partial(self._deny, each))
+            for each in certificates
         ]
         return steps
 
-    def revoke(self, thing: str, certificates: frozenset[str]) -> list[Step]:
+    def revoke(self, thing: str, certificates: frozenset[str]) -> list[Action]:
         """Return the steps that take `certificates` from the device permanently."""
         attached = self.attached(thing)
         return [
-            Step(
+            Action(
                 f"revoke and detach certificate {each}",
                 partial(self._revoke, thing, each, is_attached=each in attached),
             )
             for each in sorted(certificates)
         ]
 
-    def attach(self, thing: str, certificates: frozenset[str]) -> list[Step]:
+    def attach(self, thing: str, certificates: frozenset[str]) -> list[Action]:
         """Return the steps that make `certificates` the device's again."""
         return [
-            Step(f"attach certificate {each}", partial(self._attach, thing, each))
+            Action(f"attach certificate {each}", partial(self._attach, thing, each))
             for each in sorted(certificates)
         ]
 
-    def resume(self, certificates: frozenset[str]) -> list[Step]:
+    def resume(self, certificates: frozenset[str]) -> list[Action]:
         """Return the steps that let the device connect with `certificates` again."""
         return [
             step
             for each in sorted(certificates)
             for step in (
-                Step(f"deny certificate {each} no more", partial(self._deny_no_more, each)),
-                Step(f"activate certificate {each}", partial(self._set, each, "INACTIVE", "ACTIVE")),
+                Action(f"deny certificate {each} no more", partial(self._deny_no_more, each)),
+                Action(f"activate certificate {each}", partial(self._set, each, "INACTIVE", "ACTIVE")),
             )
         ]
 
-    def cutting(self, thing: str) -> Step:
+    def cutting(self, thing: str) -> Action:
         """Return the step that ends the device's connection. Its session stays, and with it what the cloud
         has queued for it."""
-        return Step("cut its connection, if there is one", partial(self.cut, thing, with_session=False))
+        return Action("cut its connection, if there is one", partial(self.cut, thing, with_session=False))
 
     def cut(self, thing: str, *, with_session: bool) -> None:
         """End the device's connection now: AWS IoT needs minutes to do so after a certificate's end."""

@@ -14,7 +14,7 @@ from operations.command import DONE, Run, add_verbs, count, present, say
 from operations.errors import ArchiveMissingError
 from operations.reported import presence_of, report_of
 from operations.reported_text import document, lines
-from parts.fleet.access import Step
+from parts.fleet.access import Action
 from parts.fleet.service import Fleet, fleet_of
 
 _MOST: Final = 1_000
@@ -165,7 +165,7 @@ def _decommission(fleet: Fleet, options: argparse.Namespace) -> int:
     return _done(options, f"{'would be' if options.dry_run else 'is'} decommissioned", steps)
 
 
-def _done(options: argparse.Namespace, outcome: str, steps: list[Step]) -> int:
+def _done(options: argparse.Namespace, outcome: str, steps: list[Action]) -> int:
     words = [each.words for each in steps]
     lines = [f"{options.thing}: {outcome}", *(f"  {text.word(each)}" for each in words)]
     present(options, {"thing": options.thing, "outcome": outcome, "steps": words}, "\n".join(lines))

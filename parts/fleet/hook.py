@@ -20,7 +20,7 @@ from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from parts.fleet.lifecycle import (
     HANDOVER_MS,
-    RefusedError,
+    DeniedError,
     RegistrationRefusal,
     RegistrationRequest,
     is_early,
@@ -60,7 +60,7 @@ class ProvisioningHook:
         application, now_ms = _application(event), self._clock()
         try:
             device = self._register(application, now_ms)
-        except RefusedError as error:
+        except DeniedError as error:
             logger.warning(
                 "registration refused", reason=error.refusal, detail=str(error), extra=_facts(application)
             )
@@ -78,9 +78,9 @@ class ProvisioningHook:
         return True
 
     def _register(self, application: RegistrationRequest, now_ms: int) -> Device:
-        """Raises `RefusedError`, `ConflictError`."""
+        """Raises `DeniedError`, `ConflictError`."""
         if not is_device_name(application.thing):
-            raise RefusedError(application.thing, RegistrationRefusal.UNKNOWN)
+            raise DeniedError(application.thing, RegistrationRefusal.UNKNOWN)
         return self._store.change(lambda found: registered(found, application, now_ms), application.thing)
 
 

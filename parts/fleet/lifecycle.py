@@ -98,7 +98,7 @@ class RegistrationRefusal(StrEnum):
     )
 
 
-class RefusedError(EventPlaneError):
+class DeniedError(EventPlaneError):
     """`thing` gets no certificate, because of `refusal`."""
 
     thing: str
@@ -150,7 +150,7 @@ def made(name: str, now_ms: int) -> Device:
 
 
 def registered(device: Device | None, application: RegistrationRequest, now_ms: int) -> Device:
-    """The device after the registration. Raises `RefusedError`.
+    """The device after the registration. Raises `DeniedError`.
 
     With the claim a device is registered until it was seen with a certificate of its own, so that an answer
     that was lost can be asked for again; later only while a replacement is allowed. With its own certificate
@@ -158,13 +158,13 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
     """
     thing = application.thing
     if device is None:
-        raise RefusedError(thing, RegistrationRefusal.UNKNOWN)
+        raise DeniedError(thing, RegistrationRefusal.UNKNOWN)
     if device.state is LifecycleState.DECOMMISSIONED:
-        raise RefusedError(thing, RegistrationRefusal.DECOMMISSIONED)
+        raise DeniedError(thing, RegistrationRefusal.DECOMMISSIONED)
     if device.state is LifecycleState.QUARANTINED:
-        raise RefusedError(thing, RegistrationRefusal.QUARANTINED)
+        raise DeniedError(thing, RegistrationRefusal.QUARANTINED)
     if {application.asking, application.offered} & device.condemned:
-        raise RefusedError(thing, RegistrationRefusal.CONDEMNED)
+        raise DeniedError(thing, RegistrationRefusal.CONDEMNED)
     holder = _holder(device, application, now_ms)
     device = seen(device, holder, now_ms)
     if application.offered in device.pending:
@@ -174,7 +174,7 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
     asked = (*(device.asked if device.day == day else ()), *(() if is_open else (holder,)))
     is_over = asked.count(holder) > MAX_REGISTRATIONS_A_DAY or len({*asked}) > MAX_HOLDERS_A_DAY
     if len(device.surplus) == MAX_SURPLUS if is_open else is_over:
-        raise RefusedError(thing, RegistrationRefusal.TOO_OFTEN)
+        raise DeniedError(thing, RegistrationRefusal.TOO_OFTEN)
     candidates = (*device.candidates, Candidate(application.offered, now_ms, holder))
     # The first one stays: whoever registers more cannot push out who was there before, nor in an open
     # replacement who comes after and connects at once.
@@ -192,15 +192,15 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
 
 
 def _holder(device: Device, application: RegistrationRequest, now_ms: int) -> str:
-    """Return who asks: the id of a certificate of the device, or `CLAIM`. Raises `RefusedError`."""
+    """Return who asks: the id of a certificate of the device, or `CLAIM`. Raises `DeniedError`."""
     if application.client_id == RENEWAL_CLIENT_PREFIX + device.thing:
         if application.asking not in (device.certificate, *device.pending):
-            raise RefusedError(device.thing, RegistrationRefusal.FOREIGN_CERTIFICATE)
+            raise DeniedError(device.thing, RegistrationRefusal.FOREIGN_CERTIFICATE)
         return application.asking
     if application.client_id != CLAIM_CLIENT_PREFIX + device.thing:
-        raise RefusedError(device.thing, RegistrationRefusal.WRONG_CLIENT)
+        raise DeniedError(device.thing, RegistrationRefusal.WRONG_CLIENT)
     if device.state is LifecycleState.PROVISIONED and now_ms >= device.replacement_until_ms:
-        raise RefusedError(device.thing, RegistrationRefusal.TAKEN)
+        raise DeniedError(device.thing, RegistrationRefusal.TAKEN)
     return CLAIM
 
 

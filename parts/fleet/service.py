@@ -14,7 +14,7 @@ from operations import system
 from operations.cloud import Cloud
 from operations.desired import desired_items
 from operations.reported import presence_of
-from parts.fleet.access import DeviceAccess, Disposal, Step
+from parts.fleet.access import Action, DeviceAccess, Disposal
 from parts.fleet.lifecycle import (
     QUARANTINE_POLICY,
     UnknownCertificateError,
@@ -79,7 +79,7 @@ class Fleet:
         now_ms = self.clock()
         return self._change(thing, lambda found: grouped(found, groups, now_ms))
 
-    def quarantine(self, thing: str, reason: str) -> list[Step]:
+    def quarantine(self, thing: str, reason: str) -> list[Action]:
         """Take the device off until its release, and return what was done.
 
         The registry comes first: from then on it gets no new certificate, and the certificate keeper locks
@@ -94,7 +94,7 @@ class Fleet:
 
         return _run(self.access.suspend(self._change_any(thing, step)))
 
-    def release(self, thing: str) -> list[Step]:
+    def release(self, thing: str) -> list[Action]:
         """Let a quarantined device connect again, and return what was done.
 
         The registry comes first, or the certificate keeper would lock the device out again. May be repeated.
@@ -107,7 +107,7 @@ class Fleet:
         self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
         return steps
 
-    def condemn(self, thing: str, certificate: str) -> list[Step]:
+    def condemn(self, thing: str, certificate: str) -> list[Action]:
         """End one certificate of the device for good, and return what was done.
 
         The registry comes first: from then on it registers nothing, nothing activates it, and the certificate
@@ -123,7 +123,7 @@ class Fleet:
 
         return self._end(self._change_any(thing, step), frozenset({certificate}))
 
-    def recover(self, thing: str, keep: str | None, days: int) -> list[Step]:
+    def recover(self, thing: str, keep: str | None, days: int) -> list[Action]:
         """Give the device back its name after a theft, and return what was done.
 
         Its certificate `keep` is the only one that remains; without it none does, and the claim may register
@@ -145,13 +145,13 @@ class Fleet:
         self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
         return steps
 
-    def _end(self, device: Device, certificates: frozenset[str]) -> list[Step]:
+    def _end(self, device: Device, certificates: frozenset[str]) -> list[Action]:
         """Revoke `certificates` and what else was condemned and is not ended yet."""
         ended = certificates | device.condemned & device.replaced
         # The certificate keeper does it once more: a registration in flight activates its certificate later.
         return _run([*self.access.revoke(device.thing, ended), self.access.cutting(device.thing)])
 
-    def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
+    def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Action]:
         """Take `thing` out of service for good, and return what was done, or would be.
 
         The registry comes first: from then on nothing brings the device back, and whatever fails after it is
@@ -206,7 +206,7 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
     return Fleet(registry, access, disposal, system.now_ms)
 
 
-def _run(steps: list[Step]) -> list[Step]:
+def _run(steps: list[Action]) -> list[Action]:
     for step in steps:
         step.run()
     return steps

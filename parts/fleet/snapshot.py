@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eventplane.device_record import FLEET, REGISTRY, FleetRecord
 from eventplane.records import Records
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import log_foreign, logger
@@ -30,7 +30,7 @@ NAME: Final = "snapshot"
 class FleetSnapshot:
     """Writes all that `read` returns as one object, so that a snapshot is whole or not there."""
 
-    def __init__(self, *, read: Callable[[], Iterable[FleetRecord]], archive: Archive, clock: Clock) -> None:
+    def __init__(self, *, read: Callable[[], Iterable[FleetRecord]], archive: Archiver, clock: Clock) -> None:
         self._read = read
         self._archive = archive
         self._clock = clock
@@ -60,7 +60,7 @@ def service() -> FleetSnapshot:
     devices = Records(tables(), settings.fleet_table, REGISTRY)
     return FleetSnapshot(
         read=lambda: in_service(devices.all(log_foreign)),
-        archive=Archive(client("s3"), settings.archive_bucket, random_bytes),
+        archive=Archiver(client("s3"), settings.archive_bucket, random_bytes),
         clock=system_clock,
     )
 

@@ -28,7 +28,7 @@ from eventplane.topics import (
 )
 from parts.fleet.lifecycle import QUARANTINE_POLICY
 from parts.fleet.settings import CertificateSettings, HookSettings, SnapshotSettings
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
@@ -67,7 +67,7 @@ _TAKEN_OVER: Final = (
 )
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the stack of the registry, and one of functions and policies.
 
     A stack of its own: what devices connect with should not change with a route.

@@ -15,7 +15,7 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import parse_event
-from eventplane.presence import DeviceState
+from eventplane.presence import PresenceItem
 from eventplane.sqs_binding import to_message
 from eventplane.traffic import KINDS
 from lambdas.common.aws import WORST_CALL_MS
@@ -38,7 +38,7 @@ _TRIES: Final = 5
 
 
 @dataclass(slots=True)
-class Judged:
+class Round:
     """The result of one look at devices: how many were judged, how many events were sent, and which devices
     have to be judged again, be it for want of time.
     """
@@ -55,13 +55,13 @@ class Judge:
         self._parts = parts
         self._outbox_url = outbox_url
 
-    def judge(self, states: Iterable[DeviceState], remaining_ms: Callable[[], int]) -> Judged:
+    def judge(self, states: Iterable[PresenceItem], remaining_ms: Callable[[], int]) -> Round:
         """Say what is to be said of the devices with these `states`, and arm their next timers.
 
         What an earlier look left unsent is sent. A device that is not due gets its timer again, nothing else.
         """
-        judged = Judged()
-        decided: list[DeviceState] = []
+        judged = Round()
+        decided: list[PresenceItem] = []
         is_outage = cache(lambda: self._is_outage(remaining_ms))
         for known in states:
             state = self._decide(known, remaining_ms, is_outage)
@@ -88,10 +88,10 @@ class Judge:
         return went > 0
 
     def _decide(
-        self, known: DeviceState, remaining_ms: Callable[[], int], is_outage: Callable[[], bool]
-    ) -> DeviceState | None:
+        self, known: PresenceItem, remaining_ms: Callable[[], int], is_outage: Callable[[], bool]
+    ) -> PresenceItem | None:
         """The state as it is stored after it was judged; None when that did not succeed."""
-        state: DeviceState | None = known
+        state: PresenceItem | None = known
         for _ in range(_TRIES):
             now_ms = self._parts.clock()
             if state is None or remaining_ms() < RESERVE_MS:
@@ -111,8 +111,8 @@ class Judge:
         return None
 
     def _send(
-        self, decided: Sequence[DeviceState], remaining_ms: Callable[[], int]
-    ) -> tuple[int, list[DeviceState]]:
+        self, decided: Sequence[PresenceItem], remaining_ms: Callable[[], int]
+    ) -> tuple[int, list[PresenceItem]]:
         """Send what waits, as far as there is time, and forget what was taken.
 
         Returns how many events were taken, and the states as they are stored now.
@@ -130,8 +130,8 @@ class Judge:
         return sent, [self._forget(each, tuple(left[each.device]), remaining_ms) for each in decided]
 
     def _forget(
-        self, state: DeviceState, left: tuple[str, ...], remaining_ms: Callable[[], int]
-    ) -> DeviceState:
+        self, state: PresenceItem, left: tuple[str, ...], remaining_ms: Callable[[], int]
+    ) -> PresenceItem:
         """Keep of the unsent events only what is `left`; the state as it is stored now."""
         current = state
         for _ in range(_TRIES):
@@ -145,7 +145,7 @@ class Judge:
         return current
 
 
-def _note_flood(known: DeviceState, stored: DeviceState) -> None:
+def _note_flood(known: PresenceItem, stored: PresenceItem) -> None:
     """Log a device in each window in which it floods: the metric has an alarm, and the log its name."""
     if stored.flood is None or stored.flood == known.flood or stored.traffic is None:
         return

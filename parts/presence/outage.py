@@ -11,7 +11,7 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import parse_event
-from eventplane.presence import DeviceState, Standing
+from eventplane.presence import PresenceItem, Standing
 from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
@@ -78,7 +78,7 @@ class FleetWatch:
         What is sent is noted afterwards: a device may be named twice, and none is left out.
         """
         now_ms = self._parts.clock()
-        by_phase: defaultdict[str, list[DeviceState]] = defaultdict(list)
+        by_phase: defaultdict[str, list[PresenceItem]] = defaultdict(list)
         for state in islice(self._held(now_ms, has_time), MOST_READ):
             if state.held:
                 by_phase[state.held.phase].append(state)
@@ -92,7 +92,7 @@ class FleetWatch:
         logger.warning("notices were sent as one", devices=named, phases=sorted(by_phase))
         return named
 
-    def _held(self, now_ms: int, has_time: Callable[[], bool]) -> Iterator[DeviceState]:
+    def _held(self, now_ms: int, has_time: Callable[[], bool]) -> Iterator[PresenceItem]:
         """Yield devices whose notices are held back, once the longest was held long enough."""
         pages = self._parts.population.pages
         if any(pages(Standing.HELD, 0, now_ms - 1_000 * self._limits.outage.held_s, has_time)):
@@ -100,7 +100,7 @@ class FleetWatch:
             while devices := [*islice(held, PAGE)]:
                 yield from self._parts.table.read(devices).values()
 
-    def _send(self, phase: str, states: Sequence[DeviceState], now_ms: int) -> int:
+    def _send(self, phase: str, states: Sequence[PresenceItem], now_ms: int) -> int:
         message = to_message(parse_event(notice_of_many(phase, states, now_ms)))
         if send_all(self._parts.sender, self._outbox_url, [message]) != [True]:
             return 0
@@ -108,7 +108,7 @@ class FleetWatch:
             self._note(each)
         return len(states)
 
-    def _note(self, told: DeviceState) -> None:
+    def _note(self, told: PresenceItem) -> None:
         """Write that carers were told, unless something else is held by now.
 
         An incident that ended meanwhile ended as one that they had not been told of.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from parts.presence.judge import RESERVE_MS, Judge
@@ -53,7 +53,7 @@ class Reconciler:
                 judged = self._judge.judge(overdue, remaining_ms)
                 devices += judged.devices
                 sent += judged.sent
-        count(Metric.TIMERS_LATE, devices)
+        count(Count.TIMERS_LATE, devices)
         reconciled = Reconciled(devices, sent, is_complete)
         log = logger.warning if devices or not is_complete else logger.info
         log("reconciled", buckets=list(buckets), devices=devices, sent=sent, complete=is_complete)

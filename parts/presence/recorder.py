@@ -19,7 +19,7 @@ from eventplane.device_reports import HEARTBEAT, thing_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.presence import DeviceState, Heartbeat, Line, Sighting
+from eventplane.presence import Heartbeat, Line, PresenceItem, Sighting
 from eventplane.topics import is_device_name
 from eventplane.traffic import Traffic, read_traffic
 from eventplane.values import MAX_TIME_MS, whole_number
@@ -63,7 +63,7 @@ class Observation:
     said: Sighting | Heartbeat | Traffic
     report: str = ""
 
-    def apply(self, state: DeviceState) -> DeviceState:
+    def apply(self, state: PresenceItem) -> PresenceItem:
         """The state that knows this as well; the same one when it is no news."""
         if state.is_gone:
             return state
@@ -77,7 +77,7 @@ class Observation:
             case _:
                 return state
 
-    def _count(self, state: DeviceState, traffic: Traffic) -> DeviceState:
+    def _count(self, state: PresenceItem, traffic: Traffic) -> PresenceItem:
         reports = (self.report,) if self.report else ()
         before = state.traffic
         if before is None or traffic.window > before.window:
@@ -240,7 +240,7 @@ class Recorder:
                 timers.append(Timer(device, stored.due_ms))
         return again, self._parts.timers.arm(timers, self._parts.clock())
 
-    def _write(self, known: DeviceState, those: Iterable[Noted]) -> DeviceState | None:
+    def _write(self, known: PresenceItem, those: Iterable[Noted]) -> PresenceItem | None:
         """The state as it is stored now; None when it has to be tried again."""
         state = known
         for _, observation in those:
@@ -257,7 +257,7 @@ class Recorder:
             return None
 
 
-def _is_last_before(due_ms: int, known: DeviceState, state: DeviceState) -> bool:
+def _is_last_before(due_ms: int, known: PresenceItem, state: PresenceItem) -> bool:
     """Whether a heartbeat came after which no other is expected before `due_ms`.
 
     A deadline moves with that one. With each it would cost an index's write and a timer; with none the judge

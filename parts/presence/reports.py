@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventplane import names
 from eventplane.envelope import write_event
-from eventplane.presence import DeviceState, Incident
+from eventplane.presence import Incident, PresenceItem
 from eventplane.values import timestamp_of_ms
 
 SOURCE: Final = f"/eventplane/cloud/{names.MONITOR}"
@@ -19,7 +19,7 @@ SOURCE: Final = f"/eventplane/cloud/{names.MONITOR}"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StateReport:
     """One event to be: its `type`, since when it is so (Unix milliseconds), and the rest of its data."""
 
     type: str
@@ -72,13 +72,13 @@ TEXT_BY_REASON: Final = {
 }
 
 
-def notice_of(device: str, incident: Incident, phase: str, since_ms: int) -> Report:
+def notice_of(device: str, incident: Incident, phase: str, since_ms: int) -> StateReport:
     """Return the notice that an incident `opened` or `worsened` `since_ms` (Unix milliseconds), or is `over`.
 
     Then nobody needs to check anything any more.
     """
     text = TEXT_BY_REASON[OVER if phase == OVER else incident.reason]
-    return Report(
+    return StateReport(
         names.NOTICE,
         since_ms,
         {
@@ -92,7 +92,7 @@ def notice_of(device: str, incident: Incident, phase: str, since_ms: int) -> Rep
     )
 
 
-def notice_of_many(phase: str, states: Sequence[DeviceState], now_ms: int) -> str:
+def notice_of_many(phase: str, states: Sequence[PresenceItem], now_ms: int) -> str:
     """Return one notice, in JSON format, for the notices of `phase` that are held back of `states`.
 
     Its id follows from the incidents: the same notice has it again.

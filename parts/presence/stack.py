@@ -18,7 +18,7 @@ from eventplane.presence import BUCKETS, INDEX, INDEXES, PRESENCE, PRESENCE_TABL
 from eventplane.settings import Settings
 from eventplane.topics import PRESENCE_TOPICS
 from parts.presence.settings import PresenceJudgeSettings, PresenceLimits, PresenceSource, RecorderSettings
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import DurableQueue, allow_send, find_queue
 from stacks.constructs.rules import topic_rule
@@ -33,7 +33,7 @@ OVERDUE_S: Final = 60
 attempt that failed, and the next one take."""
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the stack of what the monitor keeps, and its functions to those that route."""
     state, sizes, routing = plane.add_state("presence"), plane.environment.presence, plane.routing
     table = durable_table(Construct(state, "Devices"), "Table", PRESENCE_TABLE, *PRESENCE.key)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from eventplane.presence import BUCKETS, DeviceState, OutageLimits, Standing, due_in, standing_between
+from eventplane.presence import BUCKETS, OutageLimits, PresenceItem, Standing, due_in, standing_between
 from eventplane.records import Records
 from lambdas.common.log import log_foreign
 
@@ -78,18 +78,18 @@ PAGE: Final = 100
 class PresenceTable:
     """Reads and writes `records`. What AWS refuses is raised as botocore raises it."""
 
-    def __init__(self, records: Records[DeviceState]) -> None:
+    def __init__(self, records: Records[PresenceItem]) -> None:
         self._records = records
 
-    def read(self, devices: Collection[str]) -> dict[str, DeviceState]:
+    def read(self, devices: Collection[str]) -> dict[str, PresenceItem]:
         """Return the states of up to `PAGE` devices; a new one for a device that is not known.
 
         Left out are devices that DynamoDB does not get to, and those whose items are unreadable.
         """
         found = self._records.read_many(devices, log_foreign)
-        return {device: state or DeviceState(device) for device, state in found.items()}
+        return {device: state or PresenceItem(device) for device, state in found.items()}
 
-    def write(self, state: DeviceState, due_ms: int | None) -> DeviceState | None:
+    def write(self, state: PresenceItem, due_ms: int | None) -> PresenceItem | None:
         """Write the successor of the stored state, and return it; None if another was faster."""
         return self._records.write(replace(state, due_ms=due_ms))
 

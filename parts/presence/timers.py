@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eventplane.presence import DeviceState
+from eventplane.presence import PresenceItem
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
@@ -74,14 +74,14 @@ class TimerReader:
         states, now_ms = self._parts.table.read(fired), self._parts.clock()
         unfinished = fired.keys() - states.keys()
         early: list[Timer] = []
-        due: list[DeviceState] = []
+        due: list[PresenceItem] = []
         for device, state in states.items():
             if state.due_ms is None or (state.unsent and not _is_redelivered(fired[device])):
                 continue
             if state.due_ms <= now_ms:
                 due.append(state)
                 if any(each.is_late(now_ms) for each in fired[device]):
-                    count(Metric.TIMERS_LATE)
+                    count(Count.TIMERS_LATE)
             elif _is_redelivered(fired[device]) or any(
                 each.timer.due_ms == state.due_ms for each in fired[device]
             ):

@@ -13,7 +13,7 @@ from lambdas.common.sqs import SqsSender
 from parts.presence.settings import PresenceSettings
 from parts.presence.table import Population, PresenceTable
 from parts.presence.timer_queue import TimerQueue
-from parts.presence.watch import Watch
+from parts.presence.watch import Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Parts:
 
     table: PresenceTable
     population: Population
-    watch: Watch
+    watch: Watcher
     timers: TimerQueue
     sender: SqsSender
     clock: Clock
@@ -39,7 +39,7 @@ def parts_of(settings: PresenceSettings, sqs: Any, store: Tables, clock: Clock) 
     return Parts(
         table=table,
         population=Population(table, settings.presence_limits.outage),
-        watch=Watch(settings.presence_limits),
+        watch=Watcher(settings.presence_limits),
         timers=TimerQueue(sender, settings.timer_queue),
         sender=sender,
         clock=clock,

@@ -16,7 +16,7 @@ from operations.cloud import Cloud
 from operations.patience import Patience
 from parts.probe.control import Removals
 from parts.probe.plane import DeployedPlane
-from parts.probe.result import Shown
+from parts.probe.result import Seen
 
 _LONG_POLL_S = 3
 """Less than a client waits for an answer (`operations.cloud`)."""
@@ -38,14 +38,14 @@ class WrongOutcomeError(EventPlaneError):
     message = "{what}: {problem}; {remedy}"
 
 
-def invoke_canary(plane: DeployedPlane, patience: Patience) -> Shown:
+def invoke_canary(plane: DeployedPlane, patience: Patience) -> Seen:
     """Let the canary send an alarm, and wait for it.
 
     Where it runs by its schedule at the same time, either run may take the other's alarm from the inbox: then
     another one is sent. Raises `WrongOutcomeError`, `NotSeenError`, botocore's errors.
     """
     if CANARY not in plane.contract.participants:
-        return Shown("the contract has no canary")
+        return Seen("the contract has no canary")
     functions, name = plane.cloud.client("lambda"), plane.name(CANARY)
 
     def arrived() -> dict[str, Any] | None:
@@ -62,7 +62,7 @@ def invoke_canary(plane: DeployedPlane, patience: Patience) -> Shown:
         "see the log of the urgent router and the age of the queue ingest-urgent",
     )
     words = f"its alarm went through IoT Core and the urgent lane to {CANARY}.inbox"
-    return Shown(words, report["delay_ms"] / 1_000, report["id"])
+    return Seen(words, report["delay_ms"] / 1_000, report["id"])
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Notification:
     run: str
     removals: Removals
 
-    def exercise(self, patience: Patience) -> Shown:
+    def exercise(self, patience: Patience) -> Seen:
         """Raises `NothingToExerciseError`, `NotSeenError`, botocore's errors."""
         cloudwatch = self.cloud.client("cloudwatch")
         pages = cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=self.prefix)
@@ -107,7 +107,7 @@ class Notification:
         names = ", ".join(
             f"{alarm['AlarmName']} by {topic.rsplit(':', 1)[1]}" for topic, alarm in by_topic.items()
         )
-        return Shown(f"notified: {names}", slowest, references[-1])
+        return Seen(f"notified: {names}", slowest, references[-1])
 
     def _subscribe(self, topics: list[str]) -> str:
         """Let a queue of the run receive what `topics` get, and return its URL."""

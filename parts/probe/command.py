@@ -14,7 +14,7 @@ from operations.command import DONE, FAILED, add_contract, contract_of, positive
 from operations.patience import Patience
 from parts.probe.control import Interrupts, Removals, Requests
 from parts.probe.plane import find_plane
-from parts.probe.result import Report, Status, StepResult
+from parts.probe.result import RunReport, Status, StepResult
 from parts.probe.run import Choices, SmokeRun
 from parts.probe.throwaway import device_endpoint
 
@@ -110,6 +110,6 @@ def _smoke(options: argparse.Namespace) -> int:
             "connection, reported later, would be reported to carers"
         )
         smoke.kept.append("its rows in the archive, which is only ever added to")
-    result = Report(name, options.env, account, cloud.region, results, removed, smoke.kept)
+    result = RunReport(name, options.env, account, cloud.region, results, removed, smoke.kept)
     present(options, result.document(), result.text())
     return DONE if result.is_passed else FAILED

@@ -125,7 +125,7 @@ class Look:
     backlog_s: dict[str, int]
 
 
-class Queues:
+class Backlogs:
     """Looks at the queues whose names begin with `prefix`, through a boto3 SQS client.
 
     SQS reports the age of a message to CloudWatch only, for a price by queue. What is seen here is how long a
@@ -187,7 +187,7 @@ _RESERVE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CanaryReport:
     """One alarm: why IoT Core did not take it (`problem`), or the milliseconds until it was in the inbox.
 
     `delay_ms` is None where it did not arrive while the canary waited: a later invocation measures it then.
@@ -214,7 +214,7 @@ class Canary:
     clock: Clock
     random_bytes: RandomBytes
 
-    def send(self, remaining_ms: Callable[[], int]) -> Report:
+    def send(self, remaining_ms: Callable[[], int]) -> CanaryReport:
         """Send one alarm and wait until it is in the inbox, or the time is up."""
         alarm = self._alarm()
         problem = None
@@ -238,7 +238,7 @@ class Canary:
             logger.error("the canary's alarm is not in its inbox", event_id=alarm.id)
         took_ms = seen.get(alarm.id)
         measure(Gauge.CANARY_MISSED, int(took_ms is None or took_ms > self.late_ms))
-        return Report(alarm.id, problem, took_ms, len(seen.keys() - {alarm.id}))
+        return CanaryReport(alarm.id, problem, took_ms, len(seen.keys() - {alarm.id}))
 
     def _alarm(self) -> Envelope:
         now_ms = self.clock()
@@ -290,7 +290,7 @@ class Services:
     """The operations of the function."""
 
     canary: Canary
-    queues: Queues
+    queues: Backlogs
 
 
 def wire() -> Services:
@@ -316,7 +316,7 @@ def wire() -> Services:
             clock=system_clock,
             random_bytes=random_bytes,
         ),
-        Queues(sqs=sqs, prefix=settings.queue_prefix, clock=system_clock, pool=threads.pool(MOST_CALLS)),
+        Backlogs(sqs=sqs, prefix=settings.queue_prefix, clock=system_clock, pool=threads.pool(MOST_CALLS)),
     )
 
 

@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Seen:
     """An observation: in words, how long the plane took (None: as long as the step), and what names it."""
 
     words: str
@@ -55,7 +55,7 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """A whole run. `kept` is what stays on purpose."""
 
     run: str

@@ -31,12 +31,12 @@ from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
 from operations.glue_audit import CommandAudit, GlueAudit
 from operations.patience import PAUSE_S, NotSeenError, Patience
-from operations.reading import Reading
+from operations.reading import Peek
 from operations.trace import deciding_contract, due_inboxes
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence
-from parts.probe.result import Shown, Status, StepResult
+from parts.probe.result import Seen, Status, StepResult
 from parts.probe.throwaway import DeviceEndpoint, ThrowAwayDevice, provision
 
 READING: Final = "org.eventplane.health.reading.v1"
@@ -84,11 +84,11 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Check:
     """Something to show, called `name`, once the steps that it `needs` have passed."""
 
     name: str
-    run: Callable[[], Shown]
+    run: Callable[[], Seen]
     needs: tuple[str, ...] = ()
 
 
@@ -121,25 +121,25 @@ class SmokeRun:
         self._unread: set[str] = set()
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[Check]:
         """The steps in their order: everything is sent first, because the archive takes its time."""
         sent = ("send",)
         return (
-            Step("deployment", self._deployment),
-            Step("certificate", self._certificate, ("deployment",)),
-            Step("connection", self._connection, ("certificate",)),
-            Step("send", self._send, ("connection",)),
-            Step("command", self._command, ("connection",)),
-            Step("other device's topic", self._other_topic, ("connection",)),
-            Step("decommissioning", self._decommissioning, ("certificate",)),
-            Step("notification", self._notification, ("deployment",)),
-            Step("canary", self._canary, ("deployment",)),
-            Step("event", lambda: self._delivered(self._event, _READER), sent),
-            Step("alarm", lambda: self._delivered(self._alarm, _CALLER), sent),
-            Step("malformed message", self._dead_letter, sent),
-            Step("forged event", self._refused, sent),
-            Step("archive", self._archived, sent),
-            Step("audit", self._audited, ("archive",)),
+            Check("deployment", self._deployment),
+            Check("certificate", self._certificate, ("deployment",)),
+            Check("connection", self._connection, ("certificate",)),
+            Check("send", self._send, ("connection",)),
+            Check("command", self._command, ("connection",)),
+            Check("other device's topic", self._other_topic, ("connection",)),
+            Check("decommissioning", self._decommissioning, ("certificate",)),
+            Check("notification", self._notification, ("deployment",)),
+            Check("canary", self._canary, ("deployment",)),
+            Check("event", lambda: self._delivered(self._event, _READER), sent),
+            Check("alarm", lambda: self._delivered(self._alarm, _CALLER), sent),
+            Check("malformed message", self._dead_letter, sent),
+            Check("forged event", self._refused, sent),
+            Check("archive", self._archived, sent),
+            Check("audit", self._audited, ("archive",)),
         )
 
     def run(self, report: Callable[[StepResult], None]) -> None:
@@ -154,19 +154,19 @@ class SmokeRun:
                 passed.add(step.name)
             report(result)
 
-    def _take(self, step: Step) -> StepResult:
+    def _take(self, step: Check) -> StepResult:
         began = system.monotonic()
         requests = self.requests.start()
-        status, shown = Status.PASSED, Shown("")
+        status, shown = Status.PASSED, Seen("")
         try:
             shown = step.run()
         except EventPlaneError as error:
-            status, shown = Status.FAILED, Shown(str(error))
+            status, shown = Status.FAILED, Seen(str(error))
         except ClientError as error:
             id = error.response.get("ResponseMetadata", {}).get("RequestId")
-            status, shown = Status.FAILED, Shown(str(explained(error)), reference=id)
+            status, shown = Status.FAILED, Seen(str(explained(error)), reference=id)
         except BotoCoreError as error:
-            status, shown = Status.FAILED, Shown(str(explained(error)))
+            status, shown = Status.FAILED, Seen(str(explained(error)))
         reference = shown.reference or next(reversed(requests.values()), "")
         took_s = system.monotonic() - began
         noted = dict(requests)
@@ -178,15 +178,15 @@ class SmokeRun:
         names = {"id": f"{self.name}-{what}", "source": f"/smoke/{self.name}", "type": type}
         return write_event({**names, **attributes}, data)
 
-    def _deployment(self) -> Shown:
+    def _deployment(self) -> Seen:
         plane = self.plane
         if plane.keeps_data and not self.choices.people_are_informed:
             raise PeopleNotInformedError(plane.environment)
         deployed = plane.output("ContractVersion")
         note = "" if deployed == plane.contract.version else "; this checkout has another one"
-        return Shown(f"{plane.stacks} stacks, contract {deployed[:12]}{note}")
+        return Seen(f"{plane.stacks} stacks, contract {deployed[:12]}{note}")
 
-    def _certificate(self) -> Shown:
+    def _certificate(self) -> Seen:
         if not self.plane.keeps_data:
             # Each look costs every message a receive, and some looks all of them: not where others' wait.
             self._unread = {name for name, url in self._inboxes() if self._waiting(url)}
@@ -200,9 +200,9 @@ class SmokeRun:
         self._pair = provision(
             self.plane, endpoint, self.name, self.folder, patience.timeout_s, self._thing.created
         )
-        return Shown(f"{self.name} has its own, by the claim", system.monotonic() - began)
+        return Seen(f"{self.name} has its own, by the claim", system.monotonic() - began)
 
-    def _connection(self) -> Shown:
+    def _connection(self) -> Seen:
         endpoint, rule = self.choices.endpoint, self.plane.output("IngestRule")
         began = system.monotonic()
         for tries_left in reversed(range(_CONNECT_TRIES)):
@@ -230,18 +230,18 @@ class SmokeRun:
             "see the log of the function certificate-keeper and the queue of connections that it reads",
         )
         words = f"to {endpoint.host}, subscribed to its inbox, in service by the registry"
-        return Shown(words, system.monotonic() - began, self.name)
+        return Seen(words, system.monotonic() - began, self.name)
 
-    def _send(self) -> Shown:
+    def _send(self) -> Seen:
         device = self._connected
         device.report(pack([self._event.stamped(senderservice=_READER)]))
         device.report(pack([self._alarm.stamped(senderservice=_CALLER)]), is_urgent=True)
         device.report(self._malformed)
         device.report(pack([self._forged.stamped(senderservice=_CARERS)]))
         words = "an event, an alarm, a malformed and a forged message, acknowledged by IoT Core"
-        return Shown(words, reference=self._alarm.id)
+        return Seen(words, reference=self._alarm.id)
 
-    def _command(self) -> Shown:
+    def _command(self) -> Seen:
         device = self._connected
         command = self._write("command", MESSAGE, {"text": "Smoke test."}, todevice=self.name)
         url = self.plane.channel_url(f"{_CARERS}.outbox")
@@ -261,9 +261,9 @@ class SmokeRun:
             "the acknowledgement of the command in the table of what devices should have",
             "see the log of the function downlink",
         )
-        return Shown(f"from {_CARERS}.outbox to the device, acknowledged", took_s, sent["MessageId"])
+        return Seen(f"from {_CARERS}.outbox to the device, acknowledged", took_s, sent["MessageId"])
 
-    def _other_topic(self) -> Shown:
+    def _other_topic(self) -> Seen:
         other = f"{self.name}-other"
         if not self._connected.is_refused_as(other):
             raise WrongOutcomeError(
@@ -271,25 +271,25 @@ class SmokeRun:
                 "it did not end the connection",
                 "see the device policy",
             )
-        return Shown("IoT Core ended the connection", reference=other)
+        return Seen("IoT Core ended the connection", reference=other)
 
-    def _decommissioning(self) -> Shown:
+    def _decommissioning(self) -> Seen:
         """Remove the device at once: what follows may take longer than presence waits for it to come back."""
         self._thing.remove()
-        return Shown("its certificates are revoked and deleted, the plane knows it no more")
+        return Seen("its certificates are revoked and deleted, the plane knows it no more")
 
-    def _notification(self) -> Shown:
+    def _notification(self) -> Seen:
         prefix = self.plane.name("")
         return Notification(self.plane.cloud, prefix, self.name, self.removals).exercise(
             self.choices.patience
         )
 
-    def _canary(self) -> Shown:
+    def _canary(self) -> Seen:
         return invoke_canary(self.plane, self.choices.patience)
 
     # What the archive has to show.
 
-    def _delivered(self, event: Envelope, service: str) -> Shown:
+    def _delivered(self, event: Envelope, service: str) -> Seen:
         """See that every route which the contract gives `event` delivered it."""
         what = f"the {event.id.removeprefix(self.name + '-')}"
 
@@ -309,13 +309,13 @@ class SmokeRun:
         first = {each["destination"]: each for each in reversed(delivered)}
         latency_s = max(each["decided_at_ms"] - each["entered_at_ms"] for each in first.values()) / 1_000
         words = f"delivered to {', '.join(sorted(first))}"
-        return Shown(words, latency_s, delivered[0]["message_id"])
+        return Seen(words, latency_s, delivered[0]["message_id"])
 
     def _compiled(self, version: str) -> bytes | None:
         today = self._began.date()
         return Days(BucketArchive(self.plane.cloud.s3, self._bucket), today, today).contract(version)
 
-    def _dead_letter(self) -> Shown:
+    def _dead_letter(self) -> Seen:
         """See the refusal of what is no event, which the ledger knows by the device, and its dead letter."""
 
         def look() -> tuple[Record, Record] | None:
@@ -326,7 +326,7 @@ class SmokeRun:
             self.choices.patience.until(look, "the dead letter of the malformed message", _LOOK)
         )
 
-    def _refused(self) -> Shown:
+    def _refused(self) -> Seen:
         """See that the event in another's name was refused for its sender, and delivered to nobody."""
         event = self._forged
 
@@ -359,13 +359,13 @@ class SmokeRun:
         }
         return next(((each, letters[id]) for each in refusals if (id := id_of(each)) in letters), None)
 
-    def _shown(self, found: tuple[Record, Record]) -> Shown:
+    def _shown(self, found: tuple[Record, Record]) -> Seen:
         refusal, letter = found
         latency_s = (refusal["decided_at_ms"] - refusal["entered_at_ms"]) / 1_000
         words = f"{refusal['reason']}, its dead letter in {letter['destination']}"
-        return Shown(words, latency_s, refusal["message_id"])
+        return Seen(words, latency_s, refusal["message_id"])
 
-    def _archived(self) -> Shown:
+    def _archived(self) -> Seen:
         """See everything that was sent in the tap, which knows nothing of the routers."""
         wanted = {each.id for each in (self._event, self._alarm, self._forged)}
 
@@ -379,9 +379,9 @@ class SmokeRun:
         rows = self.choices.patience.until(look, "what the device sent in the archive's tap", remedy)
         self._last_ms = max(each["accepted_at_ms"] for each in rows)
         late_s = max(each["archived_at_ms"] - each["accepted_at_ms"] for each in rows) / 1_000
-        return Shown(f"{len(rows)} items of the device in the tap", late_s, rows[0]["message_id"])
+        return Seen(f"{len(rows)} items of the device in the tap", late_s, rows[0]["message_id"])
 
-    def _audited(self) -> Shown:
+    def _audited(self) -> Seen:
         """Audit the day, and see that the audit read what was sent and found nothing wrong with it."""
         day = f"{self._began:%Y-%m-%d}"
         if self.choices.audit_command:
@@ -405,7 +405,7 @@ class SmokeRun:
         share = document["coverage"]["share"]
         coverage = "" if share is None else f", coverage {share:.0%}"
         words = f"verdict on {day}: {document['verdict']}{coverage}; read {window['tap_rows']} items and "
-        return Shown(f"{words}{window['ledger_rows']} decisions, of this run's it found what was planted")
+        return Seen(f"{words}{window['ledger_rows']} decisions, of this run's it found what was planted")
 
     def _check_findings(self, document: Mapping[str, Any]) -> None:
         """Raise `WrongOutcomeError` unless the audit found the two dead letters of this run, and no more."""
@@ -452,7 +452,7 @@ class SmokeRun:
                 yield name, url
 
     def _clear(self, url: str) -> None:
-        with Reading(self.plane.cloud.sqs, url) as reading:
+        with Peek(self.plane.cloud.sqs, url) as reading:
             for page in reading.pages():
                 own = [each for each in page if self._is_own(each["Body"])]
                 if own:

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from eventplane.names import CANARY, CANARY_CLIENT
 from parts.probe.settings import CanarySettings
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.permissions import (
     accept,
     accept_wildcard,
@@ -29,7 +29,7 @@ from stacks.settings import FunctionSize
 _SIZE: Final = FunctionSize(memory_mib=256, timeout_s=58)
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the canary to what watches the plane.
 
     It makes a certificate of its own, with which it may do what a device may, and reads its inbox. It counts

@@ -16,7 +16,7 @@ class ProvisioningError(EdgeError):
     """Base: the device keeps its certificate and tries again later."""
 
 
-class UnreachableError(ProvisioningError):
+class OfflineError(ProvisioningError):
     """No connection as `client_id`, or it ended too early, for `reason`."""
 
     client_id: str

@@ -13,7 +13,7 @@ from edge.settings import CloudSettings
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, answer_topics
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.probe import BlockingConnection, ConnectionEndedError
-from parts.provisioning import NoAnswerError, UnreachableError
+from parts.provisioning import NoAnswerError, OfflineError
 from parts.provisioning.exchange import Exchange, Keep
 
 
@@ -34,7 +34,7 @@ class MqttCloud(NamedTuple):
             exchange.run(partial(self._ask, connection), keep)
 
     def try_pair(self, pair: Path) -> None:
-        """Connect as the device with the key and certificate in `pair`. Raises `UnreachableError`.
+        """Connect as the device with the key and certificate in `pair`. Raises `OfflineError`.
 
         IoT Core allows one connection of a client id, so it cuts the forwarder's, which reconnects by itself.
         """
@@ -49,7 +49,7 @@ class MqttCloud(NamedTuple):
         try:
             with self._connect_beside(pair, ()):
                 return True
-        except UnreachableError:
+        except OfflineError:
             return False
 
     def _connect_beside(
@@ -69,7 +69,7 @@ class MqttCloud(NamedTuple):
                 connection.wait_connected()
                 yield connection
         except ConnectionEndedError as error:
-            raise UnreachableError(error.client_id, error.reason) from error
+            raise OfflineError(error.client_id, error.reason) from error
 
     def _ask(
         self, connection: BlockingConnection, step: str, topic: str, payload: bytes

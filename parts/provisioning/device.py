@@ -14,7 +14,7 @@ from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.link import Backoff
 from parts.provisioning import ProvisioningError
 from parts.provisioning.conversation import MqttCloud
-from parts.provisioning.renewal import Identity, Renewal, make_signing_request
+from parts.provisioning.renewal import Pairs, Renewal, make_signing_request
 
 _log = logging.getLogger(__package__)
 _DAY_S = 86_400
@@ -29,7 +29,7 @@ def provision(settings: Settings) -> None:
     if provisioning is None or own is None:  # with the table there is an identity
         raise missing_table("provisioning")
     start_logging(settings.log_level, dict(os.environ))
-    identity = Identity(own.certificate)
+    identity = Pairs(own.certificate)
     claim = TlsFiles(own.ca, provisioning.claim_certificate, provisioning.claim_key)
     renewal = Renewal(
         identity,
@@ -46,7 +46,7 @@ def provision(settings: Settings) -> None:
 
 def keep_trying(
     renewal: Renewal,
-    identity: Identity,
+    identity: Pairs,
     backoff: Backoff,
     now_s: Callable[[], float],
     wait: Callable[[float], bool | None],

@@ -21,8 +21,8 @@ from parts.provisioning import (
     IdentityFileError,
     KeyMakingError,
     NotAcceptedError,
+    OfflineError,
     RejectedError,
-    UnreachableError,
     WrongThingError,
 )
 from parts.provisioning.exchange import Exchange, Keep
@@ -48,7 +48,7 @@ _UNPROVEN = r"\.next(?:-([0-9]+))?"
 """The suffix of an unproven pair's file. The oldest has no number: 0.3.0 knows only this one."""
 
 
-class Identity:
+class Pairs:
     """The pair at `path` (PEM: key, certificate), and newer ones beside it that are not proven yet."""
 
     def __init__(self, path: Path) -> None:
@@ -115,7 +115,7 @@ class Identity:
             raise IdentityFileError(self.path, str(error.strerror or error)) from error
 
 
-class Cloud(Protocol):
+class Provisioner(Protocol):
     """See `parts.provisioning.conversation.MqttCloud`."""
 
     def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None: ...
@@ -125,7 +125,7 @@ class Cloud(Protocol):
     def accepts(self, pair: Path | None) -> bool: ...
 
 
-class Outcome(StrEnum):
+class Renewed(StrEnum):
     """The result of an attempt."""
 
     VALID = "the certificate needs no renewal"
@@ -151,8 +151,8 @@ class Renewal:
 
     def __init__(
         self,
-        identity: Identity,
-        cloud: Cloud,
+        identity: Pairs,
+        cloud: Provisioner,
         template: str,
         thing: str,
         max_age_s: float,
@@ -167,7 +167,7 @@ class Renewal:
         self.refusals = 0
         """Attempts in a row in which no unproven pair connected."""
 
-    def attempt(self, now_s: float) -> Outcome:
+    def attempt(self, now_s: float) -> Renewed:
         """Renew the certificate if it is due at `now_s` (Unix seconds). Raises `ProvisioningError`."""
         if self._identity.unproven():
             # Left by a power cut, or by an attempt whose certificate was not in force yet.
@@ -183,7 +183,7 @@ class Renewal:
             # Not with the pair: a line that came back meanwhile would make it an early renewal.
             self._ask(None)
         else:
-            return Outcome.VALID
+            return Renewed.VALID
         return self._prove()
 
     def _is_due(self, now_s: float) -> bool:
@@ -211,7 +211,7 @@ class Renewal:
         if self._identity.current() is not None:
             try:
                 return self._ask(self._identity.path)
-            except (UnreachableError, RejectedError) as error:
+            except (OfflineError, RejectedError) as error:
                 _log.warning("no new certificate with the present one (%s); trying with the claim", error)
         return self._ask(None)
 
@@ -231,17 +231,17 @@ class Renewal:
             self._identity.drop(staged)
             raise
 
-    def _prove(self) -> Outcome:
+    def _prove(self) -> Renewed:
         """Use the newest unproven pair that connects. Raises `NotAcceptedError` with the newest's reason."""
-        refusals: list[UnreachableError] = []
+        refusals: list[OfflineError] = []
         for pair in reversed(self._identity.unproven()):
             try:
                 self._cloud.try_pair(pair)
-            except UnreachableError as error:
+            except OfflineError as error:
                 refusals.append(error)
             else:
                 self._identity.adopt(pair)
-                return Outcome.RENEWED
+                return Renewed.RENEWED
         raise NotAcceptedError(refusals[0].reason) from refusals[0]
 
 
@@ -249,7 +249,7 @@ def make_signing_request(thing: str) -> tuple[str, str]:
     """Generate a P-256 key and a request for its certificate in the name of `thing`, both PEM.
 
     The standard library can do neither, so the openssl program does. The key is only in pipes and memory
-    until `Identity.stage` writes it. Raises `KeyMakingError`.
+    until `Pairs.stage` writes it. Raises `KeyMakingError`.
     """
     key = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
     subject = f"/CN={thing[:_NAME_CHARACTERS]}"

@@ -16,7 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import AUDIT_DELIVERIES_FOLDER, FOLDERS, PUBLISHED, Column, Folder, Form
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.archive import ATHENA
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
@@ -51,7 +51,7 @@ _PUBLISHED: Final = _Storage("org.apache.hadoop.hive.ql.io.SymlinkTextInputForma
 _OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the tables to the stack of the jobs."""
     catalog = ArchiveCatalog(plane.audit, "Catalog", plane.audit.archive)
     CfnOutput(plane.audit, "CatalogDatabase", value=catalog.database_name)

@@ -12,13 +12,13 @@ from typing import Final
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.function_settings import RouterSettings
 from eventplane.reasons import Reason
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
@@ -61,7 +61,7 @@ class ReplayService:
         """
         engine = self.engine()
         if isinstance(engine, Unseen):
-            count(Metric.CONTRACT_UNSEEN, len(messages))
+            count(Count.CONTRACT_UNSEEN, len(messages))
             return frozenset(message.id for message in messages)
         names = (f"{invocation.id}-{number}" for number in numbers())
         remaining_ms = invocation.remaining_ms
@@ -121,7 +121,9 @@ def service() -> QueueReader:
         orders=Orders(TapFiles(s3, bucket), Planners(s3, bucket, settings.source, cpu_time)),
         dispatch=Dispatch(senders, channels.inboxes, threads),
         inboxes=channels.inboxes,
-        ledger=Ledger(sender=sqs, queue_url=settings.ledger_queue, archive=Archive(s3, bucket, random_bytes)),
+        ledger=Ledger(
+            sender=sqs, queue_url=settings.ledger_queue, archive=Archiver(s3, bucket, random_bytes)
+        ),
         clock=system_clock,
     )
     return QueueReader(replay.process)

@@ -7,14 +7,14 @@ from constructs import Construct
 from eventplane.ledger import CONTRACTS, TAP
 from eventplane.reasons import REPLAY
 from parts.replay.order import MAX_ORDER_RECEIVES
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.permissions import allow
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import DurableQueue, find_queue
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the queue, and the function that routes again what devices sent: it reads the tap's files."""
     size, targets = plane.environment.replay, plane.routing.targets
     queue = DurableQueue(

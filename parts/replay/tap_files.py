@@ -27,7 +27,7 @@ from eventplane.sender import sender_in_frame
 from eventplane.values import MAX_TIME_MS, timestamp_of_ms
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import QueueMessage
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Planner, Step
@@ -189,7 +189,7 @@ class Orders:
                         each for each in owed if each.route not in {step.record.route for step in planned}
                     ]
         if missing:
-            count(Metric.NOT_IN_TAP, len(missing))
+            count(Count.NOT_IN_TAP, len(missing))
             refusal = Refusal(
                 Reason.NOT_IN_TAP, f"{len(missing)} deliveries of events that are not in {order.file}"
             )

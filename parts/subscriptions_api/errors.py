@@ -63,14 +63,14 @@ class NotFoundError(ApiError):
     word = "not_found"
 
 
-class ConflictError(ApiError):
+class TakenError(ApiError):
     """Others keep writing the same subscription (the draft's *conflict*)."""
 
     status = HTTPStatus.CONFLICT
     word = "conflict"
 
 
-class QuotaError(ApiError):
+class LimitError(ApiError):
     """The participant has as many subscriptions as it may have."""
 
     status = HTTPStatus.CONFLICT
@@ -84,7 +84,7 @@ class PreconditionError(ApiError):
     word = "precondition"
 
 
-class UnavailableError(ApiError):
+class NoTablesError(ApiError):
     """The table does not answer."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE

@@ -29,9 +29,9 @@ from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
 from parts.subscriptions_api import errors
 from parts.subscriptions_api.document import protocols
-from parts.subscriptions_api.service import Conditions, Consents, Found, SubscriptionService
+from parts.subscriptions_api.service import Conditions, Consents, Entity, SubscriptionService
 from parts.subscriptions_api.settings import SubscriptionsApiSettings
-from parts.webhooks.endpoint import Endpoint
+from parts.webhooks.endpoint import HttpSink
 from parts.webhooks.signing import Keys, SigningKeyError, SigningKeys, subscription_key
 
 COLLECTION: Final = "/participants/<participant>/subscriptions"
@@ -68,7 +68,7 @@ class SubscriptionsApi:
         except (ClientError, BotoCoreError) as error:
             # A writer may find that it was written all the same.
             logger.error("the table of subscriptions does not answer", error=str(error))
-            return _problem(errors.UnavailableError("the table does not answer; try again"))
+            return _problem(errors.NoTablesError("the table does not answer; try again"))
 
     def _answer(self, request: Request) -> Response:
         found = _PATH.fullmatch(request.path)
@@ -115,7 +115,7 @@ class SubscriptionsApi:
             derived = [subscription_key(each, route) for each in self._keys()]
         except SigningKeyError as error:
             logger.error("there is no key", error=str(error))
-            raise errors.UnavailableError("there is no key to sign with; try again later") from error
+            raise errors.NoTablesError("there is no key to sign with; try again later") from error
         return _json(HTTPStatus.OK, {"keys": [base64.b64encode(each).decode() for each in derived]})
 
 
@@ -137,11 +137,11 @@ def service() -> SubscriptionsApi:
     def contract() -> Contract:
         found = in_force.engine()
         if isinstance(found, Unseen):
-            raise errors.UnavailableError("the contract in force is not known yet; try again")
+            raise errors.NoTablesError("the contract in force is not known yet; try again")
         return found.contract
 
-    def connect(url: str, timeout_s: float) -> Endpoint:
-        return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=settings.reach)
+    def connect(url: str, timeout_s: float) -> HttpSink:
+        return HttpSink(url, timeout_s=timeout_s, clock=system_clock, reach=settings.reach)
 
     subscriptions = SubscriptionService(
         table=SubscriptionTable(store, settings.subscriptions_table, log_foreign),
@@ -173,7 +173,7 @@ def _conditions(request: Request) -> Conditions:
     return Conditions(request.headers.get("if-match", ""), request.headers.get("if-none-match", ""))
 
 
-def _changed(request: Request, participant: str, found: Found, *, is_new: bool) -> Response:
+def _changed(request: Request, participant: str, found: Entity, *, is_new: bool) -> Response:
     _log("created" if is_new else "updated", request, participant, found)
     if not is_new:
         return _entity(HTTPStatus.OK, found)
@@ -181,20 +181,20 @@ def _changed(request: Request, participant: str, found: Found, *, is_new: bool) 
     return _entity(HTTPStatus.CREATED, found, {"Location": location})
 
 
-def _log(what: str, request: Request, participant: str, found: Found) -> None:
+def _log(what: str, request: Request, participant: str, found: Entity) -> None:
     logger.info(what, participant=participant, subscription=found.id, caller=request.caller)
 
 
 def _problem(error: errors.ApiError) -> Response:
     headers = {"Content-Type": PROBLEM}
-    if isinstance(error, errors.UnavailableError):
+    if isinstance(error, errors.NoTablesError):
         headers |= _RETRY
     if isinstance(error, errors.MethodError):
         headers["Allow"] = ", ".join(error.methods)
     return Response(error.status, headers, json_text(error.document()))
 
 
-def _entity(status: HTTPStatus, found: Found, headers: Mapping[str, str] | None = None) -> Response:
+def _entity(status: HTTPStatus, found: Entity, headers: Mapping[str, str] | None = None) -> Response:
     return _json(status, found.document, {"ETag": found.tag, **(headers or {})})
 
 

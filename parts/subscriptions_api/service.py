@@ -26,13 +26,13 @@ from lambdas.common.clock import Clock
 from lambdas.common.http_api import if_match_names, if_none_match_names, tag_of
 from parts.subscriptions_api.document import Proposal, read_proposal, written
 from parts.subscriptions_api.errors import (
-    ConflictError,
     InvalidError,
+    LimitError,
     NotFoundError,
     PreconditionError,
-    QuotaError,
+    TakenError,
 )
-from parts.webhooks.endpoint import Endpoint, ForbiddenTargetError, UnreachableError
+from parts.webhooks.endpoint import ForbiddenTargetError, HttpSink, UnreachableError
 from parts.webhooks.handshake import ask_consent
 
 AsksConsent = Callable[[str, int | None], int | None]
@@ -64,7 +64,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Entity:
     """A subscription as callers read it, with the entity `tag` of just this content."""
 
     document: dict[str, Any]
@@ -98,10 +98,10 @@ class SubscriptionService:
     def _new_id(self) -> str:
         return f"s{self.random_bytes(8).hex()}"
 
-    def create(self, participant: str, proposed: object) -> Found:
+    def create(self, participant: str, proposed: object) -> Entity:
         """A new subscription under an id of the plane's choice; an `id` in `proposed` is ignored.
 
-        Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`.
+        Raises `InvalidError`, `NotFoundError`, `LimitError`, `TakenError`.
         """
         proposal = self._proposal(participant, proposed)
         # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
@@ -111,24 +111,24 @@ class SubscriptionService:
             subscription = self._new(participant, self._new_id(), proposal)
             if stored := self._add(subscription):
                 return self._found(stored)
-        raise ConflictError("no id was free; try again")
+        raise TakenError("no id was free; try again")
 
-    def retrieve(self, participant: str, id: str) -> Found:
+    def retrieve(self, participant: str, id: str) -> Entity:
         """Raises `NotFoundError`."""
         self._inbox(participant)
         return self._found(self._get(participant, id))
 
-    def query(self, participant: str) -> list[Found]:
+    def query(self, participant: str) -> list[Entity]:
         """All of `participant`, by id. Raises `NotFoundError`."""
         self._inbox(participant)
         return [self._found(each) for each in self.table.of(participant)]
 
     def update(
         self, participant: str, id: str, proposed: object, conditions: Conditions
-    ) -> tuple[Found, bool]:
+    ) -> tuple[Entity, bool]:
         """Make the subscription `id` what is `proposed`, a new one if there is none; and whether it is new.
 
-        Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`, `PreconditionError`.
+        Raises `InvalidError`, `NotFoundError`, `LimitError`, `TakenError`, `PreconditionError`.
         """
         proposal = self._proposal(participant, proposed)
         if isinstance(proposed, dict) and proposed.get("id", id) != id:
@@ -157,7 +157,7 @@ class SubscriptionService:
                     return self._found(stored), False
         raise _contended(id)
 
-    def delete(self, participant: str, id: str, conditions: Conditions) -> Found:
+    def delete(self, participant: str, id: str, conditions: Conditions) -> Entity:
         """End the subscription `id`; what it was. Raises `NotFoundError`, `PreconditionError`."""
         self._inbox(participant)
         for _ in range(ATTEMPTS):
@@ -215,7 +215,7 @@ class SubscriptionService:
         return new
 
     def _check_quota(self, wanted: Subscription) -> None:
-        """Raises `QuotaError` where there may not be this one beside the others."""
+        """Raises `LimitError` where there may not be this one beside the others."""
         key = wanted.participant, wanted.name
         existing = [each for each in self.table.all() if (each.participant, each.name) != key]
         others = [each for each in existing if each.participant == wanted.participant]
@@ -223,18 +223,18 @@ class SubscriptionService:
             raise _full(wanted.participant)
         # Two at once may pass; routers then leave out the younger one.
         if len(existing) >= MAX_SUBSCRIPTIONS:
-            raise QuotaError(
+            raise LimitError(
                 f"the plane has {MAX_SUBSCRIPTIONS:,} subscriptions; have the route put into the contract"
             )
         work = sum(each.steps for each in (*others, wanted))
         if work > MAX_PARTICIPANT_STEPS:
-            raise QuotaError(
+            raise LimitError(
                 f"with it the filters of {wanted.participant} can take {work:,} steps for one event, more "
                 f"than {MAX_PARTICIPANT_STEPS:,}; simplify it ({wanted.steps:,}) or delete another"
             )
 
     def _add(self, subscription: Subscription) -> Subscription | None:
-        """Write it and return what is stored; None if its id is taken. Raises `QuotaError`."""
+        """Write it and return what is stored; None if its id is taken. Raises `LimitError`."""
         if not (stored := self.table.write(subscription)):
             return None
         # Others may have counted at the same time. Whoever sees too many withdraws: there are never more, and
@@ -244,27 +244,27 @@ class SubscriptionService:
             raise _full(subscription.participant)
         return stored
 
-    def _found(self, subscription: Subscription) -> Found:
+    def _found(self, subscription: Subscription) -> Entity:
         try:
             granted = granted_filter(self.contract(), subscription)
         except ContractError:
             # Written by the participant itself, or the contract has changed: routers take none of its events.
             granted = None
-        return Found(written(subscription, self.inboxes[subscription.participant], granted))
+        return Entity(written(subscription, self.inboxes[subscription.participant], granted))
 
 
-def _full(participant: str) -> QuotaError:
-    return QuotaError(f"{participant} has {MAX_OWN} subscriptions; delete one first")
+def _full(participant: str) -> LimitError:
+    return LimitError(f"{participant} has {MAX_OWN} subscriptions; delete one first")
 
 
-def _contended(id: str) -> ConflictError:
-    return ConflictError(f"others keep changing {id!r}; try again")
+def _contended(id: str) -> TakenError:
+    return TakenError(f"others keep changing {id!r}; try again")
 
 
 class Consents:
     """Asks endpoints in the name of `origin`; `connect` takes a URL and a timeout in seconds."""
 
-    def __init__(self, origin: str, connect: Callable[[str, float], Endpoint]) -> None:
+    def __init__(self, origin: str, connect: Callable[[str, float], HttpSink]) -> None:
         self._origin = origin
         self._connect = connect
 

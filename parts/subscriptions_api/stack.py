@@ -18,7 +18,7 @@ from parts.webhooks.stack import (
     subscribers_reach,
     webhook_secret_name,
 )
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.archive import find_archive
 from stacks.constructs.iam_http_api import IamHttpApi
 from stacks.constructs.permissions import allow_read_secret
@@ -31,7 +31,7 @@ from stacks.names import API, pascal
 _COLLECTION: Final = "/participants/{participant}/subscriptions"
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the stack of the API, by which participants change their own routes, each by a policy of its own.
 
     Beside it is what posts to the endpoints that they subscribe. The table is the client stack's.

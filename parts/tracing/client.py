@@ -84,7 +84,7 @@ class OpenTelemetry:
             finally:
                 self._sent.add(1, {**_place(outbox, "send"), **_error(error)})
 
-    def begin(self, participant: str, event: Envelope, message: Message) -> Handling:
+    def begin(self, participant: str, event: Envelope, message: Message) -> TracedHandling:
         inbox = f"{participant}.inbox"
         attributes = {**event_attributes(event), "eventplane.attempt": message.attempt}
         parent = _context(inbox_context(context_of(event, self._share), event, message.route))
@@ -105,7 +105,7 @@ class OpenTelemetry:
             attributes={**attributes, **_place(inbox, "process")},
         )
         self._consumed.add(1, _place(inbox, "receive"))
-        return Handling(span, self._took, _place(inbox, "process"), self._system.monotonic)
+        return TracedHandling(span, self._took, _place(inbox, "process"), self._system.monotonic)
 
     def failed(self, participant: str, error: BaseException | str, *, is_last: bool) -> None:
         place = _place(f"{participant}.inbox", "process")
@@ -115,7 +115,7 @@ class OpenTelemetry:
         self._expired.add(1, _place(f"{participant}.inbox", "receive"))
 
 
-class Handling:
+class TracedHandling:
     """The span of one event's handling."""
 
     def __init__(

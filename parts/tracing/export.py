@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult
 
-from lambdas.common.aws import PATIENT, Patience
+from lambdas.common.aws import PATIENT, Timeouts
 from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.system import Call, Threads
 from parts.tracing.spans import Span, otlp_json
 
@@ -65,7 +65,7 @@ class SpanExport:
         address: SplitResult,
         threads: Threads,
         now: Callable[[], float],
-        patience: Patience = PATIENT,
+        patience: Timeouts = PATIENT,
     ) -> None:
         self.reserve_ms = EXPORT_MS + 2 * patience.worst_call_ms
         self._address = address
@@ -87,9 +87,9 @@ class SpanExport:
                 sent = len(told)
             else:
                 self._rests_until = self._now() + REST_S
-        count(Metric.SPANS, sent)
+        count(Count.SPANS, sent)
         if sent < len(spans):
-            count(Metric.SPANS_LOST, len(spans) - sent)
+            count(Count.SPANS_LOST, len(spans) - sent)
 
     def _may_send(self, remaining_ms: Callable[[], int]) -> bool:
         is_busy = self._post is not None and not self._post.done()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
 from eventplane.trace_context import context_of
-from lambdas.common.aws import Patience
+from lambdas.common.aws import Timeouts
 from lambdas.common.log import logger
 from lambdas.common.system import Threads
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
@@ -16,7 +16,7 @@ from parts.tracing.export import SpanExport, invocation_links
 from parts.tracing.spans import RoutingRecord, Span, router_spans
 
 
-class SpanRecorder:
+class OtlpRecorder:
     """Record, as `service`, the events whose traces ask for it, and a `share` of others."""
 
     def __init__(self, export: SpanExport, service: str, share: float) -> None:
@@ -58,12 +58,12 @@ class SpanRecorder:
 
 
 def span_recorder(
-    tracing: TracingSettings, patience: Patience, threads: Threads, monotonic: Callable[[], float]
-) -> SpanRecorder:
+    tracing: TracingSettings, patience: Timeouts, threads: Threads, monotonic: Callable[[], float]
+) -> OtlpRecorder:
     """Return the recorder that `tracing` asks for, in a function whose calls have `patience`."""
     service = os.environ["POWERTOOLS_SERVICE_NAME"]
     export = SpanExport(urlsplit(tracing.otlp_endpoint), threads, monotonic, patience)
-    return SpanRecorder(export, service, tracing.trace_share)
+    return OtlpRecorder(export, service, tracing.trace_share)
 
 
 def _by_event(facts: Sequence[Step]) -> Iterator[list[Step]]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
 from eventplane.reasons import Outcome
-from eventplane.trace_context import Hop, TraceContext, span_id
+from eventplane.trace_context import TraceContext, TraceHop, span_id
 from eventplane.values import timestamp_ms
 
 SpanValue = str | int | bool
@@ -102,10 +102,10 @@ def router_spans(
             # An event that was refused as it arrived has no stamped sender; the record has it.
             "eventplane.sender": first.sender,
         }
-        id, name = span_id(event, Hop.INGEST), f"{Hop.INGEST} {first.entered_by}"
+        id, name = span_id(event, TraceHop.INGEST), f"{TraceHop.INGEST} {first.entered_by}"
         yield make.span(id, parent, name, SpanKind.CONSUMER, entered_ms, began_ms, waiting)
         parent = id
-    id, name = span_id(event, Hop.ROUTER), f"{Hop.ROUTER} {first.entered_by}"
+    id, name = span_id(event, TraceHop.ROUTER), f"{TraceHop.ROUTER} {first.entered_by}"
     contract: dict[str, SpanValue] = {"eventplane.contract": first.contract_version}
     router = make.span(id, parent, name, SpanKind.CONSUMER, began_ms, ended_ms, contract)
     yield replace(router, links=links)
@@ -122,8 +122,8 @@ def inbox_context(context: TraceContext, event: Envelope, route: str | None) -> 
     without a trace it follows the device, whose span exists once the event is in the cloud.
     """
     if route is None:
-        return context if context.parent_id else replace(context, parent_id=span_id(event, Hop.DEVICE))
-    return replace(context, parent_id=span_id(event, Hop.SEND, route))
+        return context if context.parent_id else replace(context, parent_id=span_id(event, TraceHop.DEVICE))
+    return replace(context, parent_id=span_id(event, TraceHop.SEND, route))
 
 
 def event_attributes(event: Envelope) -> dict[str, SpanValue]:
@@ -182,8 +182,8 @@ def _device_span(
             start_ms = recorded_ms
         else:
             attributes["eventplane.implausible_time"] = str(time)
-    id = span_id(event, Hop.DEVICE)
-    span = make.span(id, parent, Hop.DEVICE.value, SpanKind.PRODUCER, start_ms, accepted_ms, attributes)
+    id = span_id(event, TraceHop.DEVICE)
+    span = make.span(id, parent, TraceHop.DEVICE.value, SpanKind.PRODUCER, start_ms, accepted_ms, attributes)
     return replace(span, service=DEVICE_SERVICE)
 
 
@@ -199,9 +199,9 @@ def _decision_span(make: _SpanFactory, router: Span, record: LedgerRecord, outgo
             "messaging.destination.name": str(record.destination),
         }
     span = make.span(
-        span_id(outgoing, Hop.SEND, record.route or ""),
+        span_id(outgoing, TraceHop.SEND, record.route or ""),
         router.span_id,
-        f"{Hop.SEND} {record.destination or 'none'}",
+        f"{TraceHop.SEND} {record.destination or 'none'}",
         SpanKind.INTERNAL if record.route is None else SpanKind.PRODUCER,
         max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
         router.end_ms,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from eventplane.sinks import ANYWHERE, MAX_PORT, url_problem
 from lambdas.common.clock import system_clock
-from parts.webhooks.endpoint import Endpoint, UnreachableError
+from parts.webhooks.endpoint import HttpSink, UnreachableError
 from parts.webhooks.handshake import ask_consent
 
 _TIMEOUT_S = 10
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--origin", required=True, help="who sends: eventplane-ENV-SERVICE")
     parser.add_argument("--rate", type=int, help="requests_per_minute of the contract")
     given = parser.parse_args(arguments)
-    with closing(Endpoint(given.url, timeout_s=_TIMEOUT_S, clock=system_clock, reach=ANYWHERE)) as endpoint:
+    with closing(HttpSink(given.url, timeout_s=_TIMEOUT_S, clock=system_clock, reach=ANYWHERE)) as endpoint:
         try:
             consent = ask_consent(endpoint, given.origin, given.rate)
         except UnreachableError as error:

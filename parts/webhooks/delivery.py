@@ -16,7 +16,7 @@ from eventplane.records import ATTEMPTS, ConflictError, RecordError, Records
 from lambdas.common.aws import QUICK, WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from parts.webhooks.endpoint import Endpoint, EndpointResponse, ForbiddenTargetError, UnreachableError
+from parts.webhooks.endpoint import EndpointResponse, ForbiddenTargetError, HttpSink, UnreachableError
 from parts.webhooks.endpoint_state import EndpointState
 from parts.webhooks.request import to_request
 from parts.webhooks.signing import Keys, SigningKeyError, signature_headers
@@ -38,7 +38,7 @@ _MOVED: Final = frozenset({301, 308})
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PostFailure:
     """Why an attempt did not deliver.
 
     `status` is the HTTP status, None without an answer; `is_permanent`: no attempt at this event will do
@@ -55,7 +55,7 @@ class Failure:
     failed_at_ms: int | None = None
 
 
-def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
+def judge(answer: EndpointResponse, now_ms: int) -> PostFailure | None:
     """Why `answer` is no delivery, None for one that is; `now_ms` in Unix milliseconds."""
     status = answer.status
     if 200 <= status < 300:
@@ -66,14 +66,14 @@ def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
     if status in _MOVED:
         # Not followed: who may redirect alarms is not the old address's to say.
         detail += f" (to {answer.headers.get('location', 'an unknown place')[:200]})"
-        return Failure(Reason.ENDPOINT_MOVED, detail, status, is_permanent=True)
+        return PostFailure(Reason.ENDPOINT_MOVED, detail, status, is_permanent=True)
     if status == _GONE:
-        return Failure(Reason.ENDPOINT_GONE, detail, status, is_general=True)
+        return PostFailure(Reason.ENDPOINT_GONE, detail, status, is_general=True)
     is_refusal = 400 <= status < 500 and status not in _TRY_AGAIN
     if is_refusal and status not in _PASSING:
-        return Failure(Reason.ENDPOINT_REFUSED, detail, status, is_permanent=True)
+        return PostFailure(Reason.ENDPOINT_REFUSED, detail, status, is_permanent=True)
     retry_after_s = _retry_after_s(answer.headers.get("retry-after", ""), now_ms)
-    return Failure(
+    return PostFailure(
         Reason.ENDPOINT_REFUSED if is_refusal else Reason.ENDPOINT_FAILED,
         detail,
         status,
@@ -115,7 +115,7 @@ class NoTimeError(Exception):
         self.seconds = seconds
 
 
-class Pace:
+class Rate:
     """Requests at least `60 / requests_per_minute` seconds apart, times the `processes` that share the rate.
 
     Shared evenly rather than counted in one place: a counter would cost two database calls an event, and what
@@ -136,7 +136,7 @@ class Pace:
         self._next_ms = self._clock() + self._interval_ms
 
 
-class CircuitBreaker:
+class Breaker:
     """Keeps requests from an endpoint that failed, in all processes that share the record at `key`.
 
     While the table of `records` does not answer, the process goes by what it has seen itself. `longest_ms` is
@@ -156,7 +156,7 @@ class CircuitBreaker:
         """Have the record read before the next request: an invocation begins."""
         self._known_until_ms = 0
 
-    def pause(self) -> Failure | None:
+    def pause(self) -> PostFailure | None:
         """Return the endpoint's last failure while nothing may be sent to it, else None."""
         now_ms = self._clock()
         # A pause does not end early; the process that asks may be done before its time.
@@ -166,7 +166,7 @@ class CircuitBreaker:
         left_ms = self._known.left_ms(now_ms)
         return self._not_asked(left_ms) if left_ms else None
 
-    def enter(self) -> Failure | None:
+    def enter(self) -> PostFailure | None:
         """Return None if this process may send a request, and then calls `learn`; else the last failure."""
         for _ in range(ATTEMPTS):
             if (failure := self.pause()) or not self._known.failures:
@@ -176,7 +176,7 @@ class CircuitBreaker:
             self.begin()
         return self._not_asked(1_000)
 
-    def learn(self, failure: Failure | None, sent_at_ms: int) -> Failure | None:
+    def learn(self, failure: PostFailure | None, sent_at_ms: int) -> PostFailure | None:
         """Keep what a request sent at `sent_at_ms` showed; return `failure` with the pause that follows."""
         if failure is None or not failure.is_general:
             if self._known.failures:
@@ -226,9 +226,9 @@ class CircuitBreaker:
                 )
         return alone()
 
-    def _not_asked(self, left_ms: int) -> Failure:
+    def _not_asked(self, left_ms: int) -> PostFailure:
         known = self._known
-        return Failure(
+        return PostFailure(
             known.reason,
             f"not tried: {known.detail}",
             known.status,
@@ -239,19 +239,19 @@ class CircuitBreaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Posting:
     """Posts events to `endpoint` as `webhook` says, in the name of `origin`."""
 
     webhook: Webhook
     origin: str
-    endpoint: Endpoint
+    endpoint: HttpSink
     keys: Keys
-    pace: Pace
-    breaker: CircuitBreaker
+    pace: Rate
+    breaker: Breaker
     clock: Clock
     sleep: Callable[[float], None]
 
-    def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
+    def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | PostFailure:
         """The HTTP status by which the endpoint took `event`, or why it did not.
 
         Raises `NoTimeError`, and `EnvelopeError` for an event that cannot be written as a request.
@@ -263,7 +263,7 @@ class Delivery:
             keys = self.keys()
         except SigningKeyError as error:
             logger.error("nothing is sent unsigned", error=str(error))
-            return Failure(Reason.ENDPOINT_FAILED, str(error), None, is_general=True)
+            return PostFailure(Reason.ENDPOINT_FAILED, str(error), None, is_general=True)
         wait_ms = self.pace.wait_ms()
         if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self.webhook.timeout_s:
             raise NoTimeError(max(1, round(wait_ms / 1_000)))
@@ -280,8 +280,8 @@ class Delivery:
             answer = self.endpoint.send("POST", {**request.headers, **own, **signed}, request.body)
             status, failure = answer.status, judge(answer, self.clock())
         except UnreachableError as error:
-            failure = Failure(Reason.ENDPOINT_FAILED, error.detail, None, is_general=True)
+            failure = PostFailure(Reason.ENDPOINT_FAILED, error.detail, None, is_general=True)
         except ForbiddenTargetError as error:
             # Tried again, as others are: a resolver that is wrong for a minute must not cost an alarm.
-            failure = Failure(Reason.ENDPOINT_FORBIDDEN, error.detail, None, is_general=True)
+            failure = PostFailure(Reason.ENDPOINT_FORBIDDEN, error.detail, None, is_general=True)
         return self.breaker.learn(failure, sent_at_ms) or status

@@ -57,7 +57,7 @@ class EndpointResponse:
     excerpt: str
 
 
-class Endpoint:
+class HttpSink:
     """The endpoint at `url`; each exchange takes `timeout_s` seconds at most, but for looking up its name.
 
     Every address that a connection is made to has to be within `reach`, whatever the name led to before.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.values import whole_number
-from parts.webhooks.endpoint import Endpoint
+from parts.webhooks.endpoint import HttpSink
 
 MAX_RATE: Final = 60_000
 """Most requests a minute that are a limit: beyond that a limit says nothing."""
@@ -25,7 +25,7 @@ class Consent:
     status: int
 
 
-def ask_consent(endpoint: Endpoint, origin: str, requests_per_minute: int | None) -> Consent:
+def ask_consent(endpoint: HttpSink, origin: str, requests_per_minute: int | None) -> Consent:
     """Ask `endpoint` whether it wants events of `origin`, and how many.
 
     Raises `UnreachableError`, `ForbiddenTargetError`.

@@ -26,7 +26,7 @@ from eventplane.strict_json import member_spans
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Posted:
     """A request. `id` is the same for every attempt at the event, and covers what the body does not."""
 
     id: str
@@ -34,13 +34,13 @@ class Request:
     body: bytes
 
 
-def to_request(event: Envelope, mode: WebhookMode) -> Request:
+def to_request(event: Envelope, mode: WebhookMode) -> Posted:
     """Return the request that carries `event`. Raises `EnvelopeError` if its content type cannot be kept."""
     data, content_type = (b"", None) if mode is WebhookMode.STRUCTURED else data_of(event)
     if not data:
         # Of binary mode, too: a request without a payload is not permitted (CloudEvents http-webhook, 2.1).
         message = to_structured(cast(BaseCloudEvent, event), _Exact(event.json.encode()))
-        return Request(_digest(event.key), message.headers, message.body)
+        return Posted(_digest(event.key), message.headers, message.body)
     attributes = {name: attribute_text(value) for name, value in event.attributes.items()}
     if content_type is not None:
         if not content_type.isascii():
@@ -53,7 +53,7 @@ def to_request(event: Envelope, mode: WebhookMode) -> Request:
             data = _in_charset(data, content_type)
     message = to_binary(cast(BaseCloudEvent, _Attributes(attributes)), _Exact(data))
     # A signature covers id and body only: through the id it covers the attributes in the headers as well.
-    return Request(
+    return Posted(
         _digest(f"{name}:{value}" for name, value in sorted(message.headers.items())),
         message.headers,
         message.body,

@@ -20,14 +20,14 @@ from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome
 from eventplane.retries import is_reported
 from eventplane.sqs_binding import QueueClock, split
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
-from parts.webhooks.delivery import RESERVE_MS, Delivery, Failure, NoTimeError
+from parts.webhooks.delivery import RESERVE_MS, NoTimeError, PostFailure, Posting
 
 LISTING_MS: Final = 2 * WORST_CALL_MS
 """An object is not listed with less time left, milliseconds: it covers that, and the answer to the queue."""
@@ -49,7 +49,7 @@ class _Batch:
     """
 
     remaining_ms: Callable[[], int]
-    failure: Failure | None = None
+    failure: PostFailure | None = None
     held: dict[str, int] = field(default_factory=dict)
 
 
@@ -60,9 +60,9 @@ class WebhookService:
     A message with several events comes again for those that failed, after the longest of their waits.
     """
 
-    delivery: Delivery
+    delivery: Posting
     letters: DeadLetterWriter
-    archive: Archive
+    archive: Archiver
     clock: Clock
     uniform: Uniform
     _done: OrderedDict[str, None] = field(default_factory=OrderedDict, init=False)
@@ -141,12 +141,12 @@ class WebhookService:
                 return self._record(message, event, Outcome.EXPIRED, reason, None)
             answer = batch.failure or self.delivery.attempt(event, batch.remaining_ms)
         except EnvelopeError as error:
-            answer = Failure(error.reason, error.detail, None, is_permanent=True)
+            answer = PostFailure(error.reason, error.detail, None, is_permanent=True)
         except NoTimeError as error:
             return error.seconds
         except Exception as error:  # noqa: BLE001 - a defect met by one message must not take the others with it
             logger.exception("an attempt broke", message_id=message.id)
-            answer = Failure("defect", repr(error), None)
+            answer = PostFailure("defect", repr(error), None)
         if isinstance(answer, int):
             return self._record(message, event, Outcome.DELIVERED, None, answer)
         if answer.is_general:
@@ -154,7 +154,7 @@ class WebhookService:
         return self._failed(message, event, answer)
 
     def _failed(
-        self, message: QueueMessage, event: Envelope | None, failure: Failure
+        self, message: QueueMessage, event: Envelope | None, failure: PostFailure
     ) -> HandoverRecord | int:
         """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later.
 

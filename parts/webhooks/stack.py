@@ -19,7 +19,7 @@ from eventplane.names import SUBSCRIBERS
 from eventplane.sinks import SinkReach, SinkScope
 from parts.webhooks.endpoint_state import ENDPOINT, ENDPOINTS_TABLE, EXPIRES
 from parts.webhooks.settings import HttpSinkSettings, SubscribersSettings, WebhookSettings
-from stacks.application import Plane
+from stacks.application import PlaneStacks
 from stacks.constructs.archive import allow_writing
 from stacks.constructs.permissions import accept, allow_read_secret, find_key
 from stacks.constructs.python_function import PythonFunction
@@ -33,7 +33,7 @@ _KEY_CHARACTERS: Final = 64
 """Letters and digits of a key: read as base64 they are 48 bytes, within what Standard Webhooks asks for."""
 
 
-def add(plane: Plane) -> None:
+def add(plane: PlaneStacks) -> None:
     """Add the keys of all that is posted, the table of endpoints that fail, and the functions of webhooks.
 
     Subscribed endpoints are posted to by a function beside the Subscriptions API.

@@ -24,7 +24,7 @@ from lambdas.common.aws import tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign, logger
-from lambdas.common.metrics import Metric, count
+from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.system import Pool, monotonic, threads
@@ -165,7 +165,7 @@ class SubscriberService:
         for message in messages:
             known = correlation(message, _event(message))
             logger.warning("dropped: its subscription has ended", **known, reason="subscription_ended")
-        count(Metric.DROPPED, len(messages))
+        count(Count.DROPPED, len(messages))
 
 
 def _event(message: QueueMessage) -> Envelope | None:

@@ -10,14 +10,14 @@ from eventplane.contract import Channel, Contract, Webhook
 from eventplane.randomness import RandomBytes
 from eventplane.records import Records, Tables
 from eventplane.sinks import SinkReach
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.aws import QUICK, client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
 from lambdas.common.system import random_bytes, sleep, uniform
-from parts.webhooks.delivery import CircuitBreaker, Delivery, Pace
-from parts.webhooks.endpoint import Endpoint
+from parts.webhooks.delivery import Breaker, Posting, Rate
+from parts.webhooks.endpoint import HttpSink
 from parts.webhooks.endpoint_state import ENDPOINT, endpoint_key
 from parts.webhooks.service import Uniform, WebhookService
 from parts.webhooks.settings import HttpSinkSettings
@@ -29,7 +29,7 @@ class Machine(NamedTuple):
 
     client: Callable[[str], Any]
     tables: Tables
-    connect: Callable[[str, float], Endpoint]
+    connect: Callable[[str, float], HttpSink]
     clock: Clock
     random_bytes: RandomBytes
     uniform: Uniform
@@ -40,8 +40,8 @@ def own_machine(reach: SinkReach) -> Machine:
     """Return the function's own account, network and clock; endpoints have to be within `reach`."""
     tls = ssl.create_default_context()
 
-    def connect(url: str, timeout_s: float) -> Endpoint:
-        return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=reach, tls=tls)
+    def connect(url: str, timeout_s: float) -> HttpSink:
+        return HttpSink(url, timeout_s=timeout_s, clock=system_clock, reach=reach, tls=tls)
 
     return Machine(client, tables(QUICK), connect, system_clock, random_bytes, uniform, sleep)
 
@@ -57,7 +57,7 @@ class Parts:
         self._channel = channel
         self._machine = machine
         self._sender = SqsSender(machine.client("sqs"))
-        self._archive = Archive(machine.client("s3"), settings.archive_bucket, machine.random_bytes)
+        self._archive = Archiver(machine.client("s3"), settings.archive_bucket, machine.random_bytes)
         self._endpoints = Records(machine.tables, settings.endpoints_table, ENDPOINT)
         self.signing_keys: Keys = SigningKeys(
             machine.client("secretsmanager"), settings.webhook_secret, machine.clock
@@ -68,13 +68,13 @@ class Parts:
     ) -> WebhookService:
         """Return what delivers to the endpoint at `url`, of one `route` or of all."""
         machine = self._machine
-        delivery = Delivery(
+        delivery = Posting(
             webhook=webhook,
             origin=self._settings.webhook_origin,
             endpoint=machine.connect(url, webhook.timeout_s),
             keys=keys,
-            pace=Pace(webhook.requests_per_minute, self._settings.concurrency, machine.clock),
-            breaker=CircuitBreaker(
+            pace=Rate(webhook.requests_per_minute, self._settings.concurrency, machine.clock),
+            breaker=Breaker(
                 self._endpoints,
                 endpoint_key(self._channel.participant, url),
                 machine.clock,

@@ -21,7 +21,7 @@ from eventplane.topics import basic_ingest_topic, device_topic
 from local.things import Thing
 from parts.fleet.lifecycle import MOST_TAKEOVERS
 from parts.provisioning import ProvisioningError
-from parts.provisioning.renewal import Outcome
+from parts.provisioning.renewal import Renewed
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import DEVICE, NOT_ALLOWED, PULSE, SHUT, down
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id
@@ -265,7 +265,7 @@ def true(fleet: Fleet) -> HomeDevice:
 
 def copied(world: World, true: HomeDevice) -> tuple[HomeDevice, str]:
     """Whoever has a copy of what the device holds, once it is in service, and the certificate's id."""
-    assert true.provision() is Outcome.RENEWED
+    assert true.provision() is Renewed.RENEWED
     assert world.comes(lambda: bool(true.fleet.known(true.name).certificate))
     thief = true.fleet.device(true.name, "-thief")
     shutil.copy(true.pair, thief.pair)
@@ -282,7 +282,7 @@ def is_suspected(world: World, name: str, suspicion: str) -> bool:
 def test_a_copy_becomes_the_only_certificate(world: World, attempt: Attempt, true: HomeDevice) -> None:
     """a copied certificate: renew with it and connect, so that the true one is retired"""
     thief, own = copied(world, true)
-    assert thief.provision() is Outcome.RENEWED
+    assert thief.provision() is Renewed.RENEWED
     attempt.reported(world.comes(lambda: is_suspected(world, true.name, "early_renewal")), "nobody was told")
     assert world.comes(lambda: certificate_status(true.fleet, own) == "INACTIVE")
     done = world.operator("fleet", "recover", true.name)
@@ -290,7 +290,7 @@ def test_a_copy_becomes_the_only_certificate(world: World, attempt: Attempt, tru
     attempt.refused(TestClient.of_thing(thief.thing).is_refused(), "the thief's certificate is good")
     with pytest.raises(ProvisioningError):
         thief.ask_for(true.name)
-    assert replace(true, max_age_s=86_400.0).provision() is Outcome.RENEWED, "nobody needs to visit it"
+    assert replace(true, max_age_s=86_400.0).provision() is Renewed.RENEWED, "nobody needs to visit it"
     attempt.refused(not TestClient.of_thing(true.thing).is_refused(), "the device is locked out")
     attempt.refused(TestClient.of_thing(thief.thing).is_refused(), "the thief's certificate is good again")
 

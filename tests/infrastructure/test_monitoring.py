@@ -13,7 +13,7 @@ from eventplane.contract import Contract, Priority
 from glue_jobs.common.embedded_metrics import embedded
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
-from lambdas.common.metrics import Delay, Gauge, Metric
+from lambdas.common.metrics import Count, Delay, Gauge
 from local.chaos.alarms import Metrics
 from stacks.bundling import ROOT
 from stacks.constructs.figure_watches import NAMESPACE, SLO_DELAY_MS
@@ -146,7 +146,7 @@ def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
 
 
 def test_figures_are_watched_by_their_names(templates: Templates, dev: Templates) -> None:
-    written = {each.value for kind in (Metric, Delay, Gauge) for each in kind} | MARKED
+    written = {each.value for kind in (Count, Delay, Gauge) for each in kind} | MARKED
     read = chain.from_iterable(map(single, plane_alarms(templates)))
     found = [each for each in read if each.find("Namespace") == NAMESPACE]
     assert {each.find("MetricName") for each in found} <= written
@@ -371,4 +371,4 @@ def test_the_dashboard_shows_figures_that_functions_write(templates: Templates, 
     assert {"UrgentDeliveryDelay", "Delivered", "Acknowledged"} <= shown
     assert ("SpansLost" in shown) == (templates is not dev)
     assert "What endpoints did with events" in body
-    assert shown <= {*Metric, *Delay, *Gauge}
+    assert shown <= {*Count, *Delay, *Gauge}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY
-from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
+from eventplane.presence import PRESENCE, Line, PresenceItem, Sighting
 from eventplane.records import MemoryTables, Records
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
@@ -46,7 +46,7 @@ class Fleet:
         for number in range(FLEET):
             seen = Sighting(Line.CONNECTED, self.began_ms, 1, "session-1")
             records.write(
-                DeviceState(f"home-{number}", sighting=seen, reported=Line.CONNECTED, reported_ms=seen.at_ms)
+                PresenceItem(f"home-{number}", sighting=seen, reported=Line.CONNECTED, reported_ms=seen.at_ms)
             )
 
     def record(self, line: Line, version: int, numbers: range) -> None:

@@ -24,7 +24,7 @@ from local.things import Thing
 from parts.provisioning import RejectedError
 from parts.provisioning.conversation import MqttCloud
 from parts.provisioning.exchange import Exchange
-from parts.provisioning.renewal import Identity, Outcome, Renewal
+from parts.provisioning.renewal import Pairs, Renewal, Renewed
 from tests.eventually import eventually
 from tests.integration.cloud import make_claim, run
 from tests.integration.mqtt import TestClient
@@ -72,13 +72,11 @@ class HomeDevice:
     def thing(self) -> Thing:
         return replace(self.fleet.claim, name=self.name, certificate=self.pair, key=self.pair)
 
-    def provision(self) -> Outcome:
+    def provision(self) -> Renewed:
         """One attempt. Raises `ProvisioningError`."""
         # The emulator does not answer signing requests: the cloud makes the key.
         template = self.fleet.plane.outputs["ProvisioningTemplate"]
-        renewal = Renewal(
-            Identity(self.pair), self._cloud(self.name), template, self.name, self.max_age_s, None
-        )
+        renewal = Renewal(Pairs(self.pair), self._cloud(self.name), template, self.name, self.max_age_s, None)
         return renewal.attempt(time.time())
 
     def ask_for(self, name: str) -> None:
@@ -134,7 +132,7 @@ def made(fleet: Fleet, name: str) -> HomeDevice:
 @pytest.fixture
 def provisioned(fleet: Fleet, made: HomeDevice) -> HomeDevice:
     """A device in service."""
-    assert made.provision() is Outcome.RENEWED
+    assert made.provision() is Renewed.RENEWED
     assert eventually(lambda: fleet.known(made.name).state is LifecycleState.PROVISIONED, KEEPER_SECONDS)
     return made
 
@@ -176,7 +174,7 @@ def test_a_device_renews_with_its_own_certificate_and_the_old_one_is_retired(
 ) -> None:
     name, before = provisioned.name, fleet.known(provisioned.name).certificate
     old = provisioned.pair.read_text()
-    assert provisioned.provision() is Outcome.RENEWED
+    assert provisioned.provision() is Renewed.RENEWED
     assert eventually(lambda: attached(fleet, name) == {fleet.known(name).certificate}, KEEPER_SECONDS)
     assert certificate_status(fleet, before) == "INACTIVE"
     assert eventually(lambda: not fleet.known(name).replaced, KEEPER_SECONDS)
@@ -201,7 +199,7 @@ def test_the_claim_cannot_take_over_a_device_unless_somebody_allows_it(
     with pytest.raises(RejectedError):
         other.provision()
     assert fleet.command("allow-replacement", name).returncode == 0
-    assert other.provision() is Outcome.RENEWED
+    assert other.provision() is Renewed.RENEWED
     assert eventually(lambda: certificate_status(fleet, before) == "INACTIVE", KEEPER_SECONDS)
     with pytest.raises(RejectedError):
         fleet.device(name, "-3").provision()

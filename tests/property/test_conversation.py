@@ -10,10 +10,10 @@ from eventplane.conversation.open_requests import (
     OPENS_AFTER,
     Circuit,
     CircuitBreaker,
+    CircuitChanged,
     OpenRequests,
-    PeerChanged,
     Peers,
-    TooManyRequestsError,
+    TooManyOpenError,
 )
 from tests.examples import examples
 
@@ -31,7 +31,7 @@ class Asking(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.changes: list[PeerChanged] = []
+        self.changes: list[CircuitChanged] = []
         self.book = OpenRequests(self.changes.append, MOST)
         self.number = 0
         self.waits: dict[str, set[Replier]] = {}
@@ -66,7 +66,7 @@ class Asking(RuleBasedStateMachine):
     @precondition(lambda self: len(self.waits) == MOST)
     @rule(expected=st.sets(peers))
     def ask_too_much(self, expected: set[Replier]) -> None:
-        with pytest.raises(TooManyRequestsError):
+        with pytest.raises(TooManyOpenError):
             self.book.open("more", expected)
 
     @rule(name=requests, peer=peers, status=st.sampled_from([Status.HANDLED, Status.FAILED]))

@@ -17,7 +17,7 @@ from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_routes import DynamoDbInterest
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.system import SYSTEM, System
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from tests.unit.contract.small import small
 
 ROOT = Path(__file__).parents[2]
@@ -159,5 +159,5 @@ def test_nothing_is_drawn_before_its_first_use() -> None:
     DynamoDbFilter(None, "filter", "desk", lease=float, system=system)
     DynamoDbInterest(None, "interest", "desk", system=system)
     OutboxOrder(small(), "desk", system)
-    Archive(None, "archive", system.random_bytes)
+    Archiver(None, "archive", system.random_bytes)
     DynamoDbTables(None, system.random_bytes)

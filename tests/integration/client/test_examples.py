@@ -28,7 +28,7 @@ from eventplane_client import connect
 from eventplane_client.dynamodb import TABLE
 from local.certificates import Authority
 from local.process import Child, Supervisor
-from parts.webhooks.request import Request, to_request
+from parts.webhooks.request import Posted, to_request
 from parts.webhooks.signing import signature_headers
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, wait_for
@@ -207,7 +207,7 @@ def test_the_receiver_stores_what_the_plane_signed_once_and_nothing_else(
     assert eventually(lambda: "port " in receiver.log.read_text(), SECONDS), receiver.log.read_text()
     port = int(re.findall(r"port (\d+)", receiver.log.read_text())[0])
 
-    def post(request: Request, headers: Mapping[str, str]) -> int:
+    def post(request: Posted, headers: Mapping[str, str]) -> int:
         connection: Any = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         if is_over_tls:
             context = ssl.create_default_context(cafile=str(authority.ca))

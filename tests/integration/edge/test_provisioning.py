@@ -19,7 +19,7 @@ from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
-from parts.provisioning import NoAnswerError, UnreachableError
+from parts.provisioning import NoAnswerError, OfflineError
 from parts.provisioning.conversation import MqttCloud
 from parts.provisioning.exchange import Exchange
 from tests.endpoint import EndpointServer
@@ -155,7 +155,7 @@ def test_a_claim_that_the_broker_does_not_know_is_named(
 ) -> None:
     stranger = Authority(tmp_path / "elsewhere").issue("claim")
     claim = TlsFiles(authority.ca, stranger.certificate, stranger.key)
-    with pytest.raises(UnreachableError, match=f"claim-{THING}"):
+    with pytest.raises(OfflineError, match=f"claim-{THING}"):
         line._replace(claim=claim).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
 
 

@@ -14,8 +14,8 @@ from parts.discovery.announcement import (
     AnnouncementUpdater,
     Interface,
     InterfaceError,
-    Service,
-    UnreachableError,
+    Offer,
+    UnannouncedError,
     read_interface,
     services,
 )
@@ -28,18 +28,18 @@ MULTICAST, POINT_TO_POINT = 0x1000, 0x10
 @pytest.mark.parametrize(
     ("profile", "announced"),
     [
-        ("listener 1884\nallow_anonymous true\n", [Service(PLAIN, 1884, HOME.addresses, anonymous=True)]),
-        ("listener 1884\nsocket_domain ipv6\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
-        ("listener 1884 0.0.0.0\n", [Service(PLAIN, 1884, ("192.0.2.7",))]),
-        ("listener 1884 ::\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
-        ("listener 1884 192.0.2.7\n", [Service(PLAIN, 1884, ("192.0.2.7",))]),
-        ("listener 1884 2001:DB8:0::7\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
-        ("listener 1884\nbind_interface home0\n", [Service(PLAIN, 1884, HOME.addresses)]),
-        (f"listener 8883\n{TLS}", [Service(SECURE, 8883, HOME.addresses)]),
-        (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [Service(SECURE, 8883, ("192.0.2.7",))]),
+        ("listener 1884\nallow_anonymous true\n", [Offer(PLAIN, 1884, HOME.addresses, anonymous=True)]),
+        ("listener 1884\nsocket_domain ipv6\n", [Offer(PLAIN, 1884, ("2001:db8::7",))]),
+        ("listener 1884 0.0.0.0\n", [Offer(PLAIN, 1884, ("192.0.2.7",))]),
+        ("listener 1884 ::\n", [Offer(PLAIN, 1884, ("2001:db8::7",))]),
+        ("listener 1884 192.0.2.7\n", [Offer(PLAIN, 1884, ("192.0.2.7",))]),
+        ("listener 1884 2001:DB8:0::7\n", [Offer(PLAIN, 1884, ("2001:db8::7",))]),
+        ("listener 1884\nbind_interface home0\n", [Offer(PLAIN, 1884, HOME.addresses)]),
+        (f"listener 8883\n{TLS}", [Offer(SECURE, 8883, HOME.addresses)]),
+        (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [Offer(SECURE, 8883, ("192.0.2.7",))]),
     ],
 )
-def test_listeners_that_the_home_reaches_are_announced(profile: str, announced: list[Service]) -> None:
+def test_listeners_that_the_home_reaches_are_announced(profile: str, announced: list[Offer]) -> None:
     assert services(read_profile(profile), HOME) == announced
 
 
@@ -56,7 +56,7 @@ def test_listeners_that_the_home_reaches_are_announced(profile: str, announced: 
     ],
 )
 def test_listeners_that_the_home_does_not_reach_are_not_announced(profile: str) -> None:
-    with pytest.raises(UnreachableError, match=r"add a listener at 192\.0\.2\.7"):
+    with pytest.raises(UnannouncedError, match=r"add a listener at 192\.0\.2\.7"):
         services(read_profile(profile), HOME)
 
 
@@ -81,7 +81,7 @@ class Announcers:
     def __init__(self) -> None:
         self.said: list[object] = []
 
-    def announce(self, interface: Interface, services: Sequence[Service]) -> Callable[[], None]:
+    def announce(self, interface: Interface, services: Sequence[Offer]) -> Callable[[], None]:
         self.said += [interface.name, [each.port for each in services]]
         return lambda: self.said.append("goodbye")
 

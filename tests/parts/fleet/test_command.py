@@ -13,7 +13,7 @@ from edge.reports import Heading
 from eventplane.device_record import FLEET_TABLE, REGISTRY, Candidate, Device, LifecycleState
 from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink import table as desired
-from eventplane.presence import PRESENCE, DeviceState, Line, Sighting, gone
+from eventplane.presence import PRESENCE, Line, PresenceItem, Sighting, gone
 from eventplane.presence import Heartbeat as PresenceHeartbeat
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
@@ -192,7 +192,7 @@ def seen(registry: Records[Device], fake_aws: FakeAws) -> None:
     registry.write(made("home-1", MADE_MS))
     sighting, heard = Sighting(Line.CONNECTED, MADE_MS, 1, "s"), PresenceHeartbeat(HEARD_MS, 300.0)
     presence = records(fake_aws.dynamodb, table("presence"), PRESENCE)
-    presence.write(DeviceState("home-1", sighting=sighting, heartbeat=heard))
+    presence.write(PresenceItem("home-1", sighting=sighting, heartbeat=heard))
 
 
 @pytest.mark.lost_answers
@@ -334,7 +334,7 @@ def test_the_device_reports_what_it_holds(
     if line:
         sighting = Sighting(line, MADE_MS, 1, "s", "CLIENT_ERROR" if line is AWAY else "")
         records(fake_aws.dynamodb, table("presence"), PRESENCE).write(
-            DeviceState("home-1", sighting=sighting)
+            PresenceItem("home-1", sighting=sighting)
         )
     reports = [] if figures is None else [beat(figures), reported(DISCARDED, losses, 2)]
     plane.archive("tap", [tap_line(event("16").json), *reports], hour=f"{datetime.now(UTC):%H}")

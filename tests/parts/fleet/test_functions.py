@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from eventplane.archive_layout import FLEET_FOLDER
 from eventplane.device_record import CLAIM, REGISTRY, Candidate, Device, FleetRecord, LifecycleState
 from eventplane.envelope import parse_event
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
 from parts.fleet import hook, rotation, snapshot
@@ -374,7 +374,7 @@ class TestSnapshot:
             yield FleetRecord("home-1", LifecycleState.PROVISIONED, 1)
             raise ClientError({"Error": {"Code": "ThrottlingException"}}, "Scan")
 
-        archive = Archive(fleet.cloud.s3, BUCKET, urandom)
+        archive = Archiver(fleet.cloud.s3, BUCKET, urandom)
         with pytest.raises(ClientError, match="Throttling"):
             snapshot.FleetSnapshot(read=half, archive=archive, clock=fleet.cloud.clock).write()
         assert fleet.cloud.keys() == []

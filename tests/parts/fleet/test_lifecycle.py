@@ -17,9 +17,9 @@ from parts.fleet.lifecycle import (
     MAX_HOLDERS_A_DAY,
     MAX_REGISTRATIONS_A_DAY,
     MAX_SURPLUS,
+    DeniedError,
     DeviceNameError,
     LifecycleError,
-    RefusedError,
     RegistrationRefusal,
     RegistrationRequest,
     UnknownCertificateError,
@@ -99,7 +99,7 @@ class Life(RuleBasedStateMachine):
             self.device = registered(
                 self.device, RegistrationRequest("home", client_id, asking, offered), self.now_ms
             )
-        except RefusedError:
+        except DeniedError:
             return []
         self.active.add(offered)
         # The report of the connection that `asking` stood with.
@@ -288,7 +288,7 @@ def test_a_decommissioned_device_gets_nothing(device: Device, now_ms: int) -> No
     gone = decommissioned(device, "", now_ms)
     for client_id in (f"claim-{device.thing}", f"renewal-{device.thing}"):
         for asking in {*device.certificates, "claim"}:
-            with pytest.raises(RefusedError):
+            with pytest.raises(DeniedError):
                 registered(gone, RegistrationRequest(device.thing, client_id, asking, "new"), now_ms)
 
 
@@ -309,7 +309,7 @@ def by_itself(offered: str, asking: str) -> RegistrationRequest:
 def refusal(
     device: Device | None, application: RegistrationRequest, now_ms: int = NOW_MS
 ) -> RegistrationRefusal:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(DeniedError) as caught:
         registered(device, application, now_ms)
     assert caught.value.thing == application.thing
     return caught.value.refusal

@@ -3,7 +3,7 @@
 import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY
-from eventplane.presence import PRESENCE, DeviceState, Line, OutageLimits, Sighting, gone
+from eventplane.presence import PRESENCE, Line, OutageLimits, PresenceItem, Sighting, gone
 from eventplane.records import MemoryTables, Records
 from parts.presence import outage
 from parts.presence.outage import NOTICE_MS
@@ -114,7 +114,7 @@ def test_an_outage_is_a_share_of_the_fleet(connected: int) -> None:
     records = Records(MemoryTables(), "presence", PRESENCE)
     for number in range(connected + 10):
         line = Line.DISCONNECTED if number < 10 else Line.CONNECTED
-        records.write(DeviceState(f"home-{number}", sighting=Sighting(line, START, 1, "s")))
+        records.write(PresenceItem(f"home-{number}", sighting=Sighting(line, START, 1, "s")))
     population = Population(PresenceTable(records), OutageLimits(share=0.02, least=10))
     assert population.outage(START + MINUTE, lambda: True) == (10 if connected == 480 else 0)
     assert population.outage(START + HOUR, lambda: True) == 0, "they went long ago"

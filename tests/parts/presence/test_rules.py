@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eventplane.device_reports import HEARTBEAT, MANIFEST, forwarder_source
 from eventplane.envelope import write_event
 from eventplane.names import NOTICE, NOTICE_OF_MANY, SUSPECTED
-from eventplane.presence import DeviceState, Heartbeat, Held, Level, Line, QuietReason, Sighting
+from eventplane.presence import Heartbeat, Held, Level, Line, PresenceItem, QuietReason, Sighting
 from eventplane.traffic import Traffic, traffic_text
 from parts.presence.recorder import (
     MAX_INTERVAL_S,
@@ -476,7 +476,7 @@ def test_a_late_or_repeated_heartbeat_changes_nothing() -> None:
         assert observed is not None
         return observed
 
-    state = beat(7, START).apply(DeviceState("home-1"))
+    state = beat(7, START).apply(PresenceItem("home-1"))
     assert beat(6, START + S).apply(state) is state
     assert beat(7, START + S).apply(state) is state
     assert beat(8, START + S).apply(state) is not state

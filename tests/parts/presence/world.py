@@ -11,7 +11,7 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
-from eventplane.presence import INDEXES, PRESENCE, DeviceState, Heartbeat, Line, Sighting
+from eventplane.presence import INDEXES, PRESENCE, Heartbeat, Line, PresenceItem, Sighting
 from eventplane.records import Records
 from eventplane.traffic import Quota, Traffic
 from eventplane_aws.tables import DynamoDbTables
@@ -27,7 +27,7 @@ from parts.presence.settings import PresenceJudgeSettings, PresenceLimits
 from parts.presence.table import PresenceTable
 from parts.presence.timer_queue import TimerQueue
 from parts.presence.timers import TimerReader
-from parts.presence.watch import Watch
+from parts.presence.watch import Watcher
 from parts.presence.wiring import Parts
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
@@ -48,7 +48,7 @@ LIMITS = PresenceLimits(
     oldest_normal_s=900,
     quota=Quota(window_s=300, frames=1_000, events=10_000, bytes=1_000_000),
 )
-WATCH = Watch(LIMITS)
+WATCH = Watcher(LIMITS)
 CERTIFICATE = "a" * 64
 TABLE = "presence"
 
@@ -105,7 +105,7 @@ def sent(window: int, frames: int = 1_001, **others: int) -> Observation:
 class Home:
     """One device without AWS: `events` result from observations and the times of judgement."""
 
-    state: DeviceState = field(default_factory=lambda: DeviceState("home-1"))
+    state: PresenceItem = field(default_factory=lambda: PresenceItem("home-1"))
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def observe(self, *observations: Observation) -> None:
@@ -229,7 +229,7 @@ class World:
         """The timers in the queue."""
         return self.sqs.queue(self.timers).messages
 
-    def state(self, device: str = "home-1") -> DeviceState:
+    def state(self, device: str = "home-1") -> PresenceItem:
         return self.table.read([device])[device]
 
     def sent(self) -> list[dict[str, Any]]:
@@ -246,6 +246,6 @@ def create_presence_table(dynamodb: Any) -> None:
     create_table(dynamodb, TABLE, "device", numbers=chain(*INDEXES.values()), global_indexes=INDEXES)
 
 
-def records_of(dynamodb: Any) -> Records[DeviceState]:
+def records_of(dynamodb: Any) -> Records[PresenceItem]:
     """The records in the table."""
     return Records(DynamoDbTables(dynamodb, urandom), TABLE, PRESENCE)

@@ -19,7 +19,7 @@ from eventplane_mqtt.probe import ConnectionEndedError
 from lambdas.common import system
 from lambdas.common.metrics import metrics
 from parts.probe import handler
-from parts.probe.handler import Canary, Queues, Report
+from parts.probe.handler import Backlogs, Canary, CanaryReport
 from parts.probe.settings import CanarySettings
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, deploy, event, figures, message
@@ -51,7 +51,7 @@ class Inbox:
     def lose(self, payload: bytes) -> None:
         self.cloud.clock.advance(1)
 
-    def send(self, publish: Callable[[bytes], None], remaining_ms: int = 0) -> Report:
+    def send(self, publish: Callable[[bytes], None], remaining_ms: int = 0) -> CanaryReport:
         """What becomes of an alarm."""
         canary = Canary(
             publish=publish,
@@ -139,8 +139,8 @@ class TestAlarm:
 
 class TestQueues:
     @pytest.fixture
-    def queues(self, cloud: Cloud) -> Queues:
-        return Queues(sqs=cloud.sqs, prefix=PREFIX, clock=cloud.clock, pool=system.threads.pool(8))
+    def queues(self, cloud: Cloud) -> Backlogs:
+        return Backlogs(sqs=cloud.sqs, prefix=PREFIX, clock=cloud.clock, pool=system.threads.pool(8))
 
     def fill(self, cloud: Cloud, name: str, number: int = 1) -> str:
         url = cloud.queue(name)
@@ -148,7 +148,7 @@ class TestQueues:
             cloud.sqs.send_message(QueueUrl=url, MessageBody="{}")
         return url
 
-    def test_dead_letters_of_all_queues_are_one_figure(self, cloud: Cloud, queues: Queues) -> None:
+    def test_dead_letters_of_all_queues_are_one_figure(self, cloud: Cloud, queues: Backlogs) -> None:
         queues.look()
         # The figures of an empty plane show that the check ran.
         assert written() == {"DeadLetters": [0], "Backlog": [0]}
@@ -159,7 +159,7 @@ class TestQueues:
         assert look.dead_letters == {f"{PREFIX}tap-dlq": 2, f"{PREFIX}watch-dlq": 1}
         assert (written()["DeadLetters"], look.backlog_s) == ([3], {})
 
-    def test_a_queue_that_is_never_empty_has_a_growing_backlog(self, cloud: Cloud, queues: Queues) -> None:
+    def test_a_queue_that_is_never_empty_has_a_growing_backlog(self, cloud: Cloud, queues: Backlogs) -> None:
         name = f"{PREFIX}tap"
         url = self.fill(cloud, name)
         self.fill(cloud, f"{PREFIX}carers-replies")
@@ -175,10 +175,10 @@ class TestQueues:
         self.fill(cloud, f"{PREFIX}tap")
         unwilling = FailingClient(cloud.sqs, "get_queue_attributes")
         with pytest.raises(ClientError):
-            Queues(sqs=unwilling, prefix=PREFIX, clock=cloud.clock, pool=system.threads.pool(8)).look()
+            Backlogs(sqs=unwilling, prefix=PREFIX, clock=cloud.clock, pool=system.threads.pool(8)).look()
         assert written() == {}
 
-    def test_a_deleted_queue(self, cloud: Cloud, queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_deleted_queue(self, cloud: Cloud, queues: Backlogs, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fill(cloud, f"{PREFIX}tap-dlq", 2)
         gone = self.fill(cloud, f"{PREFIX}watch-dlq")
         listing = cloud.sqs.list_queues(QueueNamePrefix=PREFIX)

@@ -26,8 +26,8 @@ from operations.patience import NotSeenError, Patience
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Interrupts, Removal, Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence, StackStatusError, find_plane
-from parts.probe.result import Report, Shown, Status, StepResult
-from parts.probe.run import ALARM, Choices, PeopleNotInformedError, SmokeRun, Step
+from parts.probe.result import RunReport, Seen, Status, StepResult
+from parts.probe.run import ALARM, Check, Choices, PeopleNotInformedError, SmokeRun
 from parts.probe.throwaway import (
     DeviceEndpoint,
     ProvisioningFailedError,
@@ -87,7 +87,9 @@ def passed(name: str = "event") -> StepResult:
     )
 
 
-REPORT = Report(NAME, "dev", "123456789012", "eu-central-1", [passed()], [Removal("queue", None)], ["rows"])
+REPORT = RunReport(
+    NAME, "dev", "123456789012", "eu-central-1", [passed()], [Removal("queue", None)], ["rows"]
+)
 
 
 def test_a_report_shows_each_step_and_what_stays() -> None:
@@ -107,7 +109,7 @@ def test_a_report_shows_each_step_and_what_stays() -> None:
         (replace(REPORT, steps=[]), ""),
     ],
 )
-def test_whatever_did_not_pass_or_was_not_removed_fails_the_run(report: Report, problem: str) -> None:
+def test_whatever_did_not_pass_or_was_not_removed_fails_the_run(report: RunReport, problem: str) -> None:
     assert not report.is_passed
     assert report.text().endswith(f"FAILED: {problem}")
     assert "\x1b" not in report.text(), "what comes from outside could move the cursor"
@@ -326,7 +328,7 @@ def canary_report(delay_ms: int | None, problem: str | None = None) -> dict[str,
     return {"id": "c-1", "problem": problem, "delay_ms": delay_ms, "late": 0}
 
 
-def invoked(canary: Canary) -> Shown:
+def invoked(canary: Canary) -> Seen:
     client = ScriptedClient("lambda", canary)
     cloud: Any = SimpleNamespace(client=lambda _: client)
     return invoke_canary(replace(plane(), cloud=cloud), Patience(10, 0))
@@ -349,7 +351,7 @@ def test_a_canary_that_could_not_send_fails_with_its_problem(report: dict[str, A
         invoked(Canary(report))
 
 
-def step_of(run: SmokeRun, name: str) -> Step:
+def step_of(run: SmokeRun, name: str) -> Check:
     return next(each for each in run.steps if each.name == name)
 
 
@@ -366,7 +368,7 @@ def test_delivered_is_on_every_route(smoke: Smoke) -> None:
         step_of(run, "alarm").run()
 
     found = step_of(smoke(*delivered("family-app")), "alarm").run()
-    assert found == Shown("delivered to alarm-centre.inbox, family-app.inbox", 0.25, "m-1")
+    assert found == Seen("delivered to alarm-centre.inbox, family-app.inbox", 0.25, "m-1")
 
 
 def test_an_alarm_that_became_a_dead_letter_fails_with_its_reason(smoke: Smoke) -> None:
@@ -460,10 +462,12 @@ def test_people_are_informed_before_an_alarm(smoke: Smoke) -> None:
 def test_a_refusal_has_its_request_id(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
     run = smoke()
 
-    def refuse() -> Shown:
+    def refuse() -> Seen:
         raise refused("AccessDeniedException", "CreateTopic")
 
-    monkeypatch.setattr(SmokeRun, "steps", property(lambda _: (Step("a", refuse), Step("b", refuse, ("a",)))))
+    monkeypatch.setattr(
+        SmokeRun, "steps", property(lambda _: (Check("a", refuse), Check("b", refuse, ("a",))))
+    )
     results: list[StepResult] = []
     run.run(results.append)
     assert [(each.status, each.reference) for each in results] == [

@@ -19,13 +19,13 @@ from parts.provisioning import (
     IdentityFileError,
     KeyMakingError,
     NotAcceptedError,
+    OfflineError,
     ProvisioningError,
     RejectedError,
-    UnreachableError,
     WrongThingError,
 )
 from parts.provisioning.exchange import Exchange, Keep
-from parts.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, is_due
+from parts.provisioning.renewal import MOST_TRIES, Pairs, Renewal, Renewed, is_due
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -62,7 +62,7 @@ class FakeCloud:
         self._reach()
         self.asked_with.append(pair.read_text() if pair else CLAIM)
         if pair and not accepts(self, pair):
-            raise UnreachableError("renewal-home-1", "bad certificate")
+            raise OfflineError("renewal-home-1", "bad certificate")
         if pair and self.refuses_own:
             raise RejectedError("register", 403, "AccessDenied", "not its certificate")
         self.requests.append(exchange.signing_request)
@@ -76,16 +76,16 @@ class FakeCloud:
         self._reach()
         if self.slow_policies:
             self.slow_policies -= 1
-            raise UnreachableError("home-1", "not authorised")
+            raise OfflineError("home-1", "not authorised")
         if not accepts(self, pair):
-            raise UnreachableError("home-1", "bad certificate")
+            raise OfflineError("home-1", "bad certificate")
 
     def accepts(self, pair: Path | None) -> bool:
         return self.reachable and (pair is None or accepts(self, pair))
 
     def _reach(self) -> None:
         if not self.reachable:
-            raise UnreachableError("home-1", "no network")
+            raise OfflineError("home-1", "no network")
 
 
 def accepts(cloud: FakeCloud, pair: Path) -> bool:
@@ -98,16 +98,16 @@ def cloud() -> FakeCloud:
 
 
 @pytest.fixture
-def identity(tmp_path: Path) -> Identity:
-    return Identity(tmp_path / "identity.pem")
+def identity(tmp_path: Path) -> Pairs:
+    return Pairs(tmp_path / "identity.pem")
 
 
-def renewal(identity: Identity, cloud: FakeCloud, *, own_key: bool = True) -> Renewal:
+def renewal(identity: Pairs, cloud: FakeCloud, *, own_key: bool = True) -> Renewal:
     make = (lambda thing: ("own key", f"request of {thing}")) if own_key else None
     return Renewal(identity, cloud, "fleet", "home-1", 365 * 86_400, make)
 
 
-def attempt(identity: Identity, cloud: FakeCloud) -> Outcome:
+def attempt(identity: Pairs, cloud: FakeCloud) -> Renewed:
     return renewal(identity, cloud).attempt(NOW.timestamp())
 
 
@@ -115,10 +115,10 @@ def attempt(identity: Identity, cloud: FakeCloud) -> Outcome:
     "before", [None, OLD, "damaged", "-----BEGIN CERTIFICATE-----AA-----END CERTIFICATE-----"]
 )
 @pytest.mark.parametrize("own_key", [True, False])
-def test_bad_is_replaced(identity: Identity, cloud: FakeCloud, before: str | None, own_key: bool) -> None:
+def test_bad_is_replaced(identity: Pairs, cloud: FakeCloud, before: str | None, own_key: bool) -> None:
     if before:
         identity.path.write_text(before)
-    assert renewal(identity, cloud, own_key=own_key).attempt(NOW.timestamp()) is Outcome.RENEWED
+    assert renewal(identity, cloud, own_key=own_key).attempt(NOW.timestamp()) is Renewed.RENEWED
     pair = identity.path.read_text()
     assert pair.startswith("own key\n" if own_key else "cloud's key\n")
     assert accepts(cloud, identity.path)
@@ -137,22 +137,22 @@ def test_bad_is_replaced(identity: Identity, cloud: FakeCloud, before: str | Non
     ],
 )
 def test_a_useless_certificate_needs_the_claim(
-    identity: Identity, cloud: FakeCloud, before: str, refuses_own: bool, asked_with: list[str]
+    identity: Pairs, cloud: FakeCloud, before: str, refuses_own: bool, asked_with: list[str]
 ) -> None:
     identity.path.write_text(before)
     cloud.refuses_own = refuses_own
-    assert attempt(identity, cloud) is Outcome.RENEWED
+    assert attempt(identity, cloud) is Renewed.RENEWED
     assert cloud.asked_with == asked_with
 
 
-def test_what_has_life_left_stays(identity: Identity, cloud: FakeCloud) -> None:
+def test_what_has_life_left_stays(identity: Pairs, cloud: FakeCloud) -> None:
     identity.path.write_text(GOOD)
     cloud.reachable = False
-    assert attempt(identity, cloud) is Outcome.VALID
+    assert attempt(identity, cloud) is Renewed.VALID
     assert identity.path.read_text() == GOOD
 
 
-def test_a_file_that_others_could_read_is_not_written_into(identity: Identity, cloud: FakeCloud) -> None:
+def test_a_file_that_others_could_read_is_not_written_into(identity: Pairs, cloud: FakeCloud) -> None:
     left = identity.path.with_name("identity.pem.next.unfinished")
     left.write_text("half")
     left.chmod(0o644)
@@ -165,10 +165,10 @@ def test_a_file_that_others_could_read_is_not_written_into(identity: Identity, c
     [
         RejectedError("register", 403, "AccessDenied", ""),
         WrongThingError("home-1", "home-2"),
-        UnreachableError("c", ""),
+        OfflineError("c", ""),
     ],
 )
-def test_a_refusal_keeps_the_old(identity: Identity, cloud: FakeCloud, refusal: ProvisioningError) -> None:
+def test_a_refusal_keeps_the_old(identity: Pairs, cloud: FakeCloud, refusal: ProvisioningError) -> None:
     identity.path.write_text(OLD)
     cloud.refusal = refusal
     with pytest.raises(type(refusal)):
@@ -176,9 +176,9 @@ def test_a_refusal_keeps_the_old(identity: Identity, cloud: FakeCloud, refusal: 
     assert identity.path.read_text() == OLD
     cloud.refusal = None
     # A refused pair is not tried: it takes no room from those that may be in force.
-    tries = MOST_TRIES if isinstance(refusal, UnreachableError) else 1
+    tries = MOST_TRIES if isinstance(refusal, OfflineError) else 1
     it = renewal(identity, cloud)
-    assert [_outcome(it) for _ in range(tries)][-1] is Outcome.RENEWED
+    assert [_outcome(it) for _ in range(tries)][-1] is Renewed.RENEWED
     assert accepts(cloud, identity.path)
 
 
@@ -190,7 +190,7 @@ def _outcome(it: Renewal) -> object:
 
 
 @pytest.mark.parametrize("is_staged", [False, True], ids=["slow policies", "never registered"])
-def test_a_pair_without_connection(identity: Identity, cloud: FakeCloud, is_staged: bool) -> None:
+def test_a_pair_without_connection(identity: Pairs, cloud: FakeCloud, is_staged: bool) -> None:
     identity.path.write_text(OLD)
     if is_staged:
         identity.stage("key", "never registered")
@@ -198,11 +198,11 @@ def test_a_pair_without_connection(identity: Identity, cloud: FakeCloud, is_stag
         cloud.slow_policies = MOST_TRIES - 1
     it = renewal(identity, cloud)
     outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
-    assert outcomes == [NotAcceptedError] * (MOST_TRIES - 1) + [Outcome.RENEWED]
+    assert outcomes == [NotAcceptedError] * (MOST_TRIES - 1) + [Renewed.RENEWED]
     assert len(cloud.requests) == 1
 
 
-def test_no_key_no_request(identity: Identity, cloud: FakeCloud) -> None:
+def test_no_key_no_request(identity: Pairs, cloud: FakeCloud) -> None:
     def fail(thing: str) -> tuple[str, str]:
         raise KeyMakingError("there is no openssl program")
 
@@ -211,7 +211,7 @@ def test_no_key_no_request(identity: Identity, cloud: FakeCloud) -> None:
     assert cloud.requests == []
 
 
-def test_a_full_disk_is_named(identity: Identity, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named(identity: Pairs, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     identity.path.write_text(OLD)
 
     def full(descriptor: int) -> None:
@@ -223,7 +223,7 @@ def test_a_full_disk_is_named(identity: Identity, cloud: FakeCloud, monkeypatch:
     assert identity.path.read_text() == OLD
 
 
-def test_only_one_provisioning_runs_at_a_time(identity: Identity) -> None:
+def test_only_one_provisioning_runs_at_a_time(identity: Pairs) -> None:
     with identity.locked(), pytest.raises(IdentityFileError, match="another provisioning"), identity.locked():
         pytest.fail("both hold the lock")
     with identity.locked():
@@ -237,7 +237,7 @@ def test_a_power_cut_at_any_time_leaves_a_pair_that_works(tmp_path: Path) -> Non
         said = [json.loads(each.line) for each in calls[:place] if isinstance(each, Print)]
         if "issued" not in said:
             continue
-        cloud, identity = FakeCloud(), Identity(path)
+        cloud, identity = FakeCloud(), Pairs(path)
         cloud.registered = {"old", "new"} if "registered" in said else {"old"}
         assert accepts(cloud, path), f"cut before call {place}"
         assert "proven" in said or "old" in path.read_text()
@@ -246,7 +246,7 @@ def test_a_power_cut_at_any_time_leaves_a_pair_that_works(tmp_path: Path) -> Non
         # And the device comes to its new certificate after all.
         it = renewal(identity, cloud)
         outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
-        assert Outcome.RENEWED in outcomes
+        assert Renewed.RENEWED in outcomes
         assert accepts(cloud, path)
         assert path.read_text() != "old"  # random base64 may contain the word
 

@@ -17,7 +17,7 @@ from benchmarks.power.cuts import in_memory
 from eventplane.device_record import Device, LifecycleState
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from parts.fleet.lifecycle import (
-    RefusedError,
+    DeniedError,
     RegistrationRequest,
     made,
     quarantined,
@@ -26,9 +26,9 @@ from parts.fleet.lifecycle import (
     retired,
     seen,
 )
-from parts.provisioning import ProvisioningError, RejectedError, UnreachableError
+from parts.provisioning import OfflineError, ProvisioningError, RejectedError
 from parts.provisioning.exchange import Exchange, Keep
-from parts.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal
+from parts.provisioning.renewal import MOST_TRIES, Pairs, Renewal, Renewed
 from tests.parts.provisioning.test_renewal import NOW, certificate
 
 MOST_CUTS = 6
@@ -117,31 +117,31 @@ class Cloud:
         offered, issued = f"c{self.state.issued}", self.state.issued + 1
         self.state = replace(self.state, issued=issued)
         keep(text(issued - 1), "key")
-        self.can_be_cut(UnreachableError)
+        self.can_be_cut(OfflineError)
         client = (RENEWAL_CLIENT_PREFIX if pair else CLAIM_CLIENT_PREFIX) + THING
         # A device asks after some attempts only: meanwhile the registry has heard of its connections.
         state = self.state.reported()
         try:
             device = registered(state.device, RegistrationRequest(THING, client, asking, offered), NOW_MS)
-        except RefusedError as error:
-            self.can_be_cut(UnreachableError)
+        except DeniedError as error:
+            self.can_be_cut(OfflineError)
             raise RejectedError("register", 403, "AccessDenied", error.refusal) from error
         self.state = replace(state, device=device, active=state.active | {offered})
-        self.can_be_cut(UnreachableError)
+        self.can_be_cut(OfflineError)
 
     def try_pair(self, pair: Path) -> None:
         own = self._connect(pair)
         if self.state.reports[-1:] != (own,):
             self.state = replace(self.state, reports=(*self.state.reports, own))
-        self.can_be_cut(UnreachableError)
+        self.can_be_cut(OfflineError)
 
     def accepts(self, pair: Path | None) -> bool:
         try:
             if pair:
                 self._connect(pair)
             else:
-                self.can_be_cut(UnreachableError)
-        except UnreachableError:
+                self.can_be_cut(OfflineError)
+        except OfflineError:
             return False
         return True
 
@@ -149,8 +149,8 @@ class Cloud:
         self.can_be_cut(PowerCutError)
         own = id_of(pair.read_text())
         if own not in self.state.active or self.state.device.state is LifecycleState.QUARANTINED:
-            raise UnreachableError(THING, "bad certificate")
-        self.can_be_cut(UnreachableError)
+            raise OfflineError(THING, "bad certificate")
+        self.can_be_cut(OfflineError)
         return own
 
 
@@ -168,7 +168,7 @@ class Attempt(NamedTuple):
     """How an attempt ended, in which so many cuts were `possible`."""
 
     possible: int
-    outcome: Outcome | None
+    outcome: Renewed | None
     state: State
 
 
@@ -194,7 +194,7 @@ def attempt(monkeypatch: pytest.MonkeyPatch) -> Attempting:
         for name, pair in state.files.items():
             (folder / name).write_text(pair)
         cloud = Cloud(state, cut)
-        renewal = Renewal(Identity(folder / OWN), cloud, "fleet", THING, 365 * 86_400.0, None)
+        renewal = Renewal(Pairs(folder / OWN), cloud, "fleet", THING, 365 * 86_400.0, None)
         renewal.refusals = state.refusals
         outcome, refusals = None, 0  # its process has ended
         running.append(cloud)

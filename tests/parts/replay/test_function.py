@@ -14,7 +14,7 @@ from eventplane.ledger import TapRecord, to_line
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.sqs_binding import REPLAYED_HINT, hint_of
 from lambdas.common import system
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
 from lambdas.router.active_contract import Unseen
@@ -51,7 +51,7 @@ Replay = Callable[..., frozenset[str]]
 @pytest.fixture
 def replay(cloud: Cloud) -> Replay:
     """Carries out orders (or bodies), each as message `m1`, `m2` ..."""
-    Archive(cloud.s3, BUCKET, urandom).file_contract(cloud.contract.version, cloud.contract.canonical)
+    Archiver(cloud.s3, BUCKET, urandom).file_contract(cloud.contract.version, cloud.contract.canonical)
 
     def replay(
         *orders: Order | str,
@@ -321,7 +321,7 @@ def test_few_contracts_are_kept(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tap_files, "MAX_KEPT", 2)
     contracts = [with_route(cloud.contract, name) for name in "abc"]
     for each in contracts:
-        Archive(cloud.s3, BUCKET, urandom).file_contract(each.version, each.canonical)
+        Archiver(cloud.s3, BUCKET, urandom).file_contract(each.version, each.canonical)
     s3 = FailingClient(cloud.s3, targets=())
     made = Planners(s3, BUCKET, "device.outbox", system.cpu_time)
     first, _, last = (made.of(each.version) for each in contracts)

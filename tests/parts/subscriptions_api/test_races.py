@@ -11,7 +11,7 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.sinks import ANYWHERE
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.http_api import if_match_names, if_none_match_names, tag_of
-from parts.subscriptions_api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
+from parts.subscriptions_api.errors import LimitError, NotFoundError, PreconditionError, TakenError
 from parts.subscriptions_api.service import ATTEMPTS, Conditions, SubscriptionService
 from tests.fakes.faults import HookedClient
 from tests.parts.subscriptions_api.conftest import INBOXES
@@ -106,7 +106,7 @@ def test_a_writer_that_always_loses_gets_a_conflict(service: Any) -> None:
     busy = [
         lambda at=at: other.update("carers", "news", wanted(f"theirs{at}"), ALWAYS) for at in range(ATTEMPTS)
     ]
-    with pytest.raises(ConflictError):
+    with pytest.raises(TakenError):
         service(*busy).update("carers", "news", wanted("ours"), ALWAYS)
 
 
@@ -116,7 +116,7 @@ def test_two_concurrent_creations_do_not_exceed_the_quota(service: Any, cloud: C
         own.write(new_subscription("carers", f"n{number}", {"exact": {"type": "t"}}, "2026-01-01T00:00:00Z"))
     other = service()
     late = service(lambda: other.create("carers", wanted("theirs")))
-    with pytest.raises(QuotaError):
+    with pytest.raises(LimitError):
         late.create("carers", wanted("ours"))
     kept: list[Subscription] = own.of("carers")
     assert len(kept) == MAX_OWN

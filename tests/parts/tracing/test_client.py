@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import without_stamp
-from eventplane.trace_context import Hop, context_of, span_id
+from eventplane.trace_context import TraceHop, context_of, span_id
 from eventplane_client import Client, Mode
 from eventplane_client.aio import AsyncClient
 from eventplane_client.errors import ClosedError, NothingThereError
@@ -140,7 +140,7 @@ def test_a_span_shows_the_wait_in_the_queue(told: Told) -> None:
     message = Message(got.json.encode(), 3, None, sent_at_ms=1_767_225_600_000, route="alarms")
     told.telemetry.begin("reader", got, message).end(None)
     waited = "inbox reader.inbox"
-    assert told.parent(waited) == span_id(got, Hop.SEND, "alarms")
+    assert told.parent(waited) == span_id(got, TraceHop.SEND, "alarms")
     assert told.traces() == {context_of(got).trace_id}
     assert told.span(waited).start_time == 1_767_225_600_000 * 1_000_000
     assert told.parent(PROCESS) == told.id(waited)
@@ -150,7 +150,7 @@ def test_a_span_shows_the_wait_in_the_queue(told: Told) -> None:
 def test_untraced_events_follow_the_device(told: Told) -> None:
     got = event()
     told.telemetry.begin("reader", got, Message(got.json.encode(), 1, None)).end(None)
-    assert told.parent(PROCESS) == span_id(got, Hop.DEVICE)
+    assert told.parent(PROCESS) == span_id(got, TraceHop.DEVICE)
 
 
 def test_a_share_of_none_draws_only_what_asks_for_it(told: Told) -> None:

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from eventplane.batch import pack
-from eventplane.trace_context import Hop, context_of, span_id
+from eventplane.trace_context import TraceHop, context_of, span_id
 from lambdas.common import system
 from lambdas.common.aws import QUICK
 from local.ports import free_port
 from parts.tracing import export
 from parts.tracing.export import MAX_SPANS, REST_S, SpanExport, invocation_links
-from parts.tracing.recorder import SpanRecorder
+from parts.tracing.recorder import OtlpRecorder
 from parts.tracing.spans import Span, SpanKind, inbox_context
 from tests.endpoint import EndpointServer, drips
 from tests.otlp import Receiver, otlp_receiver
@@ -42,7 +42,7 @@ def route(cloud: Cloud) -> Route:
     """Routes a message and tells the collector at `url` of a `share` of its events."""
 
     def route(url: str, sent: Any = ONE, *, share: float = 1.0, source: str = "device.outbox") -> Any:
-        recorder = SpanRecorder(
+        recorder = OtlpRecorder(
             SpanExport(urlsplit(url), system.threads, system.monotonic), "router-ingest", share
         )
         return cloud.route(sent, source=source, spans=recorder)
@@ -94,7 +94,7 @@ def test_every_copy_has_a_span(route: Route, receiver: Receiver, monkeypatch: py
     route(receiver.url, message("m1", frame(pack([event("1"), event("1")]))))
     linked = [each for each in receiver.spans if each.links]
     assert [(each.name, each.span_id) for each in linked] == [
-        ("router device.outbox", span_id(event("1"), Hop.ROUTER))
+        ("router device.outbox", span_id(event("1"), TraceHop.ROUTER))
     ] * 2
     assert {each.links for each in linked} == {(("67891233abcdef012345678912345678", "53995c3f42cd8ad8"),)}
 

@@ -12,7 +12,7 @@ from eventplane.envelope import Envelope, parse_event, sent_on, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LedgerRecord
 from eventplane.reasons import Outcome
-from eventplane.trace_context import Hop, context_of, span_id, traceparent
+from eventplane.trace_context import TraceHop, context_of, span_id, traceparent
 from parts.tracing.spans import LONGEST_WAIT_MS, RoutingRecord, Span, inbox_context, otlp_json, router_spans
 from tests.otlp import decode_traces
 from tests.property.strategies import EVENTS
@@ -83,10 +83,10 @@ def test_every_hop_computes_the_same_from_what_it_sees(event: Envelope, share: f
         return
     read = parse_event(here.stamped(senderdevice="home-1").json.encode())
     assert context_of(read, share) == context_of(event, share)
-    for hop in Hop:
+    for hop in TraceHop:
         assert span_id(read, hop, route) == span_id(event, hop, route)
     parent = inbox_context(context_of(read, share), read, route)
-    assert parent.parent_id == span_id(event, Hop.SEND, route)
+    assert parent.parent_id == span_id(event, TraceHop.SEND, route)
 
 
 @pytest.mark.long
@@ -105,7 +105,7 @@ def test_a_share_never_overrules_the_sampling_of_the_sender(event: Envelope, sha
 @given(EVENTS)
 def test_the_name_of_a_span_is_a_traceparent_that_leads_to_it(event: Envelope) -> None:
     context = context_of(event)
-    router = span_id(event, Hop.ROUTER)
+    router = span_id(event, TraceHop.ROUTER)
     named = traceparent(context.trace_id, router, is_sampled=True)
     assert is_traceparent(named)
     answer = write_event({"id": "1", "source": "/s", "type": "t", "traceparent": named})
@@ -117,7 +117,7 @@ def test_the_name_of_a_span_is_a_traceparent_that_leads_to_it(event: Envelope) -
 def test_a_copy_that_was_sent_on_has_spans_of_its_own(event: Envelope) -> None:
     again = sent_on(event)
     assert context_of(again) == context_of(event)
-    assert {span_id(again, hop) for hop in Hop}.isdisjoint({span_id(event, hop) for hop in Hop})
+    assert {span_id(again, hop) for hop in TraceHop}.isdisjoint({span_id(event, hop) for hop in TraceHop})
 
 
 ACCEPTED_MS = 1_767_225_600_000

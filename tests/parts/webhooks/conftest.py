@@ -13,7 +13,7 @@ from eventplane.envelope import parse_event
 from lambdas.common.queue import QueueMessage
 from parts.webhooks import webhook as handler
 from parts.webhooks import wiring
-from parts.webhooks.endpoint import Endpoint
+from parts.webhooks.endpoint import HttpSink
 from parts.webhooks.service import WebhookService
 from tests.small_contract import with_changes
 from tests.unit.lambdas.support import ALARM, BUCKET, ENDPOINTS, NOW_MS, Cloud, deploy, event, message
@@ -46,7 +46,7 @@ class Hook:
         for name, value in {"WEBHOOK_URL": url, "SINKS": sinks}.items():
             self.patch.setenv(f"EVENTPLANE_{name}", value)
         made: WebhookService = handler.service().process.__self__  # type: ignore[attr-defined]
-        self.endpoint: Endpoint = made.delivery.endpoint
+        self.endpoint: HttpSink = made.delivery.endpoint
         delivery = replace(made.delivery, sleep=self._sleep)
         return replace(made, delivery=delivery, uniform=lambda _low, high: high)
 

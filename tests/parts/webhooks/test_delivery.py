@@ -20,7 +20,7 @@ from eventplane.sinks import GONE_S
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
-from parts.webhooks.delivery import ALONE_MS, KNOWN_MS, CircuitBreaker, Failure, Pace, judge
+from parts.webhooks.delivery import ALONE_MS, KNOWN_MS, Breaker, PostFailure, Rate, judge
 from parts.webhooks.endpoint import EndpointResponse, UnreachableError
 from parts.webhooks.endpoint_state import (
     BREAK_FIRST_S,
@@ -38,12 +38,12 @@ from tests.unit.lambdas.support import ENDPOINTS
 
 URL = "https://desk.example/v1"
 KEY = endpoint_key("alarm-centre", URL)
-DEATH = Failure(Reason.ENDPOINT_FAILED, "no answer", None, is_general=True)
-OWN = Failure(Reason.ENDPOINT_FAILED, "HTTP 500", 500)
+DEATH = PostFailure(Reason.ENDPOINT_FAILED, "no answer", None, is_general=True)
+OWN = PostFailure(Reason.ENDPOINT_FAILED, "HTTP 500", 500)
 LEASE_MS = 10_000
 
 
-def answered(status: int, **headers: str) -> Failure:
+def answered(status: int, **headers: str) -> PostFailure:
     """The failure that an answer means."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     failure = judge(EndpointResponse(status, "Words", named, "because"), START_MS)
@@ -118,11 +118,11 @@ def test_any_retry_after_is_accepted(value: str) -> None:
 
 def test_a_rate_is_shared_by_the_processes() -> None:
     now_ms = 1_000_000
-    pace = Pace(60, 2, lambda: now_ms)
+    pace = Rate(60, 2, lambda: now_ms)
     assert pace.wait_ms() == 0
     pace.take()
     assert pace.wait_ms() == 2_000
-    without = Pace(None, 2, lambda: now_ms)
+    without = Rate(None, 2, lambda: now_ms)
     without.take()
     assert without.wait_ms() == 0
     now_ms += 1_500
@@ -141,10 +141,10 @@ class Processes:
     clock: FakeClock = field(default_factory=FakeClock)
     tables: Tables = field(default_factory=MemoryTables)
 
-    def breaker(self) -> CircuitBreaker:
-        return CircuitBreaker(Records(self.tables, ENDPOINTS, ENDPOINT), KEY, self.clock, LEASE_MS)
+    def breaker(self) -> Breaker:
+        return Breaker(Records(self.tables, ENDPOINTS, ENDPOINT), KEY, self.clock, LEASE_MS)
 
-    def ask(self, breaker: CircuitBreaker, result: Failure | None = None, takes_s: float = 0.1) -> bool:
+    def ask(self, breaker: Breaker, result: PostFailure | None = None, takes_s: float = 0.1) -> bool:
         """Begin an invocation with one request, and return whether it was sent."""
         breaker.begin()
         if breaker.enter() is not None:
@@ -170,7 +170,7 @@ class Processes:
         (DEATH, BREAK_FIRST_S),
     ],
 )
-def test_a_pause_holds_for_all_processes_and_then_one_asks(failure: Failure, pause_s: int) -> None:
+def test_a_pause_holds_for_all_processes_and_then_one_asks(failure: PostFailure, pause_s: int) -> None:
     shared = Processes()
     one, *others = (shared.breaker() for _ in range(4))
     for each in others:
@@ -191,7 +191,7 @@ def test_a_pause_holds_for_all_processes_and_then_one_asks(failure: Failure, pau
 
 
 @pytest.mark.parametrize(("failure", "lease_s"), [(DEATH, LEASE_MS / 1_000), (answered(410), GONE_S)])
-def test_a_killed_process_is_followed(failure: Failure, lease_s: float) -> None:
+def test_a_killed_process_is_followed(failure: PostFailure, lease_s: float) -> None:
     shared = Processes()
     one, other = shared.breaker(), shared.breaker()
     shared.ask(one, failure, takes_s=0)
@@ -294,7 +294,7 @@ def test_a_healthy_endpoint_costs_one_read() -> None:
 @pytest.mark.parametrize("method", ["*", "get_item", "put_item"])
 @pytest.mark.parametrize("failure", [DEATH, answered(429, retry_after="20"), answered(410)])
 def test_without_the_table_a_process_goes_by_what_it_knows(
-    fake_aws: Any, caplog: pytest.LogCaptureFixture, method: str, failure: Failure
+    fake_aws: Any, caplog: pytest.LogCaptureFixture, method: str, failure: PostFailure
 ) -> None:
     records(fake_aws.dynamodb, ENDPOINTS, ENDPOINT)
     client = FailingClient(fake_aws.dynamodb, method)

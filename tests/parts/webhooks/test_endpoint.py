@@ -14,14 +14,14 @@ from eventplane.sinks import ANYWHERE, SinkReach, SinkScope
 from lambdas.common.clock import system_clock
 from local.certificates import Authority
 from local.ports import free_port
-from parts.provisioning.renewal import Identity
+from parts.provisioning.renewal import Pairs
 from parts.webhooks.__main__ import main
 from parts.webhooks.endpoint import (
     MAX_BODY_BYTES,
     MAX_IDLE_MS,
-    Endpoint,
     EndpointResponse,
     ForbiddenTargetError,
+    HttpSink,
     UnreachableError,
 )
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
@@ -32,18 +32,18 @@ SHORT_S = 0.3
 LONG_S = 20.0
 
 
-def endpoint_at(url: str, **options: Any) -> Endpoint:
+def endpoint_at(url: str, **options: Any) -> HttpSink:
     """The endpoint at `url`, which may be anywhere, unless `options` say otherwise."""
-    return Endpoint(url, **{"timeout_s": LONG_S, "clock": system_clock, "reach": ANYWHERE, **options})
+    return HttpSink(url, **{"timeout_s": LONG_S, "clock": system_clock, "reach": ANYWHERE, **options})
 
 
 @contextmanager
-def talking(*plays: Play, **options: Any) -> Iterator[tuple[EndpointServer, Endpoint]]:
+def talking(*plays: Play, **options: Any) -> Iterator[tuple[EndpointServer, HttpSink]]:
     with EndpointServer(*plays) as server, closing(endpoint_at(server.url(), **options)) as endpoint:
         yield server, endpoint
 
 
-def post(endpoint: Endpoint) -> EndpointResponse:
+def post(endpoint: HttpSink) -> EndpointResponse:
     return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
 
 
@@ -160,7 +160,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def server_side(identity: Identity) -> ssl.SSLContext:
+def server_side(identity: Pairs) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.certificate, identity.key)
     return context

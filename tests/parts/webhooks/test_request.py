@@ -15,7 +15,7 @@ from eventplane.attributes import value_problem
 from eventplane.contract import WebhookMode
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from parts.webhooks.request import Request, to_request
+from parts.webhooks.request import Posted, to_request
 from parts.webhooks.signing import KEEP_MS, SigningKeyError, SigningKeys, signature_headers
 from tests.fakes.aws import FakeAws
 from tests.fakes.faults import FailingClient
@@ -43,7 +43,7 @@ FULL: dict[str, Any] = {
 }
 
 
-def signed(request: Request, *keys: str) -> dict[str, str]:
+def signed(request: Posted, *keys: str) -> dict[str, str]:
     raw = [base64.b64decode(key) for key in keys]
     return {**request.headers, **signature_headers(raw, request.id, NOW_S, request.body)}
 

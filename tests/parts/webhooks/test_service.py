@@ -18,7 +18,7 @@ from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
 from parts.webhooks import webhook as handler
-from parts.webhooks.delivery import RESERVE_MS, Delivery
+from parts.webhooks.delivery import RESERVE_MS, Posting
 from parts.webhooks.endpoint_state import BREAK_FIRST_S
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.fakes.faults import FailingClient
@@ -313,14 +313,14 @@ def test_no_event_overtakes_in_order(hook: Hook, is_ordered: bool) -> None:
 
 
 def test_a_defect_affects_no_other(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = Delivery.attempt
+    attempt = Posting.attempt
 
-    def broken(self: Delivery, given: Envelope, remaining_ms: Callable[[], int]) -> Any:
+    def broken(self: Posting, given: Envelope, remaining_ms: Callable[[], int]) -> Any:
         if given.id == "1":
             raise ZeroDivisionError
         return attempt(self, given, remaining_ms)
 
-    monkeypatch.setattr(Delivery, "attempt", broken)
+    monkeypatch.setattr(Posting, "attempt", broken)
     failed, _ = delivered(hook, alarm("1"), alarm("2"))
     assert failed == {"m1"}
     assert hook.outcomes() == [("2", "delivered", None, 204)]

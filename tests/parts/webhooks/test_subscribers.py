@@ -16,7 +16,7 @@ from eventplane.envelope import parse_event
 from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import queue_function
 from parts.webhooks import subscribers, wiring
-from parts.webhooks.endpoint import MAX_IDLE_MS, Endpoint
+from parts.webhooks.endpoint import MAX_IDLE_MS, HttpSink
 from parts.webhooks.signing import subscription_key
 from tests.endpoint import EndpointServer, answer, silence
 from tests.parts.webhooks.conftest import sink_settings
@@ -152,14 +152,14 @@ def test_idle_sinks_are_closed(table: SubscriptionTable, monkeypatch: pytest.Mon
     now_ms = system_clock()
     for module in (subscribers, wiring):
         monkeypatch.setattr(module, "system_clock", lambda: now_ms)
-    endpoints: list[Endpoint] = []
+    endpoints: list[HttpSink] = []
 
-    class Recorded(Endpoint):
+    class Recorded(HttpSink):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             endpoints.append(self)
 
-    monkeypatch.setattr(wiring, "Endpoint", Recorded)
+    monkeypatch.setattr(wiring, "HttpSink", Recorded)
     with EndpointServer() as one, EndpointServer() as other:
         for name, server in (("one", one), ("other", other)):
             table.write(subscription(name, server.url()))

@@ -14,7 +14,7 @@ from eventplane.conversation.questions import (
 )
 from eventplane.envelope import Envelope
 from eventplane.sender import Sender
-from eventplane_client.asker import Asker, Found, Send
+from eventplane_client.asker import Asker, Expected, Send
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.open_questions import OpenQuestions
 from eventplane_client.system import SYSTEM
@@ -31,8 +31,8 @@ class Home:
         self.asker = Asker("button", lambda _: None, SYSTEM)
 
     def request(self, timeout_s: float, send: Send, *, expires: bool) -> Replies:
-        def find(_event: Envelope, _timeout_s: float) -> Found:
-            return Found([Replier("lamp")], device="home-7")
+        def find(_event: Envelope, _timeout_s: float) -> Expected:
+            return Expected([Replier("lamp")], device="home-7")
 
         return self.asker.ask(ask(), timeout_s, send, find, find, durable=True, expires=expires)
 

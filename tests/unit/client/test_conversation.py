@@ -17,7 +17,7 @@ from eventplane.contract.publication import KEY, ContractTable, Head, published
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTION
 from eventplane.conversation.handlers import Handlers
-from eventplane.conversation.handlers import NotAskingError as NotAskingFromCore
+from eventplane.conversation.handlers import NoAskerError as NotAskingFromCore
 from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply, write_request
 from eventplane.conversation.open_requests import MAX_OPEN, OPENS_AFTER, Circuit, Replies
 from eventplane.envelope import Envelope, parse_event

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventplane.conversation.messages import Replier
-from eventplane.conversation.open_requests import Circuit, PeerChanged
+from eventplane.conversation.open_requests import Circuit, CircuitChanged
 from eventplane.envelope import Envelope
 from eventplane.receipts import Receipt, digest
 from eventplane_client import Client, Inbox, connect
@@ -172,13 +172,13 @@ def test_waiting_callbacks_are_called_at_close(caplog: pytest.LogCaptureFixture)
 
 
 def test_peer_changes_are_called_back() -> None:
-    changes: list[PeerChanged] = []
+    changes: list[CircuitChanged] = []
 
-    def listen(change: PeerChanged) -> None:
+    def listen(change: CircuitChanged) -> None:
         changes.append(change)
         raise RuntimeError("what listeners do must not end the client")
 
-    expected = [PeerChanged(Replier("lamp"), each) for each in (Circuit.OPEN, Circuit.HALF_OPEN)]
+    expected = [CircuitChanged(Replier("lamp"), each) for each in (Circuit.OPEN, Circuit.HALF_OPEN)]
     with closing(MqttTransport(SERVICE, "127.0.0.1", 1, on_peer=listen)) as transport:
         for each in expected:
             transport._report_peer(each)

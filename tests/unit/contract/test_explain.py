@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.explain import Condition, Outcome, explain, explain_filter, outcomes
+from contract.explain import Clause, Reception, explain, explain_filter, outcomes
 from eventplane.__main__ import main
 from eventplane.contract import Contract, Place, Problem, contract_document, load_compiled
 from eventplane.contract.filter_reader import read_filter
@@ -30,7 +30,7 @@ ATTRIBUTES = {
 }
 
 
-def condition(document: dict[str, Any]) -> Condition:
+def condition(document: dict[str, Any]) -> Clause:
     problems: list[Problem] = []
     filter = read_filter(document, "filter", problems)
     assert problems == []
@@ -197,13 +197,13 @@ ATTIC: Routes = {name: pressed_to("desk.inbox", floor="attic") for name in NO_RE
 BOTH = {"desk.inbox": "pressed-up -> pressed-to-desk", "shop.inbox": "pressed-up -> pressed-to-shop"}
 
 
-def outcome(contract: Contract, type: str = PRESSED, sender: str = "", **attributes: str) -> Outcome:
+def outcome(contract: Contract, type: str = PRESSED, sender: str = "", **attributes: str) -> Reception:
     event = write_event({"id": "1", "source": "/homes/1/laundry", "type": type, **attributes})
     (found,) = outcomes(contract, event, sender)
     return found
 
 
-def received(found: Outcome) -> dict[str, str]:
+def received(found: Reception) -> dict[str, str]:
     return {each.channel.address: " -> ".join(hop.route.name for hop in each.hops) for each in found.receipts}
 
 

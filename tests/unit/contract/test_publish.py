@@ -11,11 +11,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contract.publish import (
-    ConflictError,
-    Deployment,
+    Baseline,
+    ContractPublisher,
     DestinationsNotDeployedError,
     NotDeployedError,
-    Publisher,
+    OvertakenError,
     SourceMissingError,
     TooLargeError,
     find_deployment,
@@ -50,9 +50,9 @@ def dynamodb(fake_aws: FakeAws) -> Any:
 
 
 @pytest.fixture
-def publisher(dynamodb: Any) -> Publisher:
-    return Publisher(
-        Deployment(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb, urandom), system.now
+def publisher(dynamodb: Any) -> ContractPublisher:
+    return ContractPublisher(
+        Baseline(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb, urandom), system.now
     )
 
 
@@ -63,14 +63,14 @@ def changed(name: str, to: str = "desk.inbox", **participants: Any) -> Contract:
     return small({**ASKS, **changes, f"routes/{name}": route})
 
 
-def head_of(publisher: Publisher) -> Head:
+def head_of(publisher: ContractPublisher) -> Head:
     head = publisher.in_force()
     assert head is not None
     return head
 
 
 @pytest.mark.lost_answers
-def test_a_published_contract_is_in_force(publisher: Publisher, dynamodb: Any) -> None:
+def test_a_published_contract_is_in_force(publisher: ContractPublisher, dynamodb: Any) -> None:
     assert publisher.in_force() is None
     one, two = changed("one"), changed("two")
     for each in (one, two, two):
@@ -105,14 +105,16 @@ SERVICE = {"kind": "cloud_service", "description": "d"}
         ),
     ],
 )
-def test_undeployed(publisher: Publisher, new: Contract, inboxes: list[str], routes: list[str]) -> None:
+def test_undeployed(
+    publisher: ContractPublisher, new: Contract, inboxes: list[str], routes: list[str]
+) -> None:
     with pytest.raises(DestinationsNotDeployedError, match="needs a deployment") as caught:
         publisher.publish(new)
     assert (caught.value.inboxes, sorted(each.name for each in caught.value.routes)) == (inboxes, routes)
     assert publisher.in_force() is None
 
 
-def test_a_participant_may_ask_no_more(publisher: Publisher) -> None:
+def test_a_participant_may_ask_no_more(publisher: ContractPublisher) -> None:
     silent = small()
     publisher.publish(silent)
     assert head_of(publisher).version == silent.version
@@ -125,25 +127,29 @@ def test_a_participant_cannot_leave_this_way(dynamodb: Any, is_retired: bool) ->
         queues = {address: url for address, url in QUEUES.items() if not address.startswith("desk.")}
         outputs = {**outputs, "Inboxes": written(queues), RETIRED_OUTPUT: "desk"}
     deployment = find_deployment("dev", Answers(outputs))
-    publisher = Publisher(deployment, DynamoDbTables(dynamodb, urandom), system.now)
+    publisher = ContractPublisher(deployment, DynamoDbTables(dynamodb, urandom), system.now)
     with pytest.raises(SourceMissingError, match="desk"):
         publisher.publish(small({"participants/desk": None, "routes/to-desk": None}))
 
 
-def test_one_that_no_item_can_hold_is_refused(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_no_item_can_hold_is_refused(
+    publisher: ContractPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("contract.publish.DYNAMODB_ITEM", replace(DYNAMODB_ITEM, most=100))
     with pytest.raises(TooLargeError, match="deploy it with the code"):
         publisher.publish(changed("x"))
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_second_looks_again(publisher: Publisher, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_looks_again(
+    publisher: ContractPublisher, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not first:
         publisher.publish(changed("zero"))
     seen = publisher.in_force()
     publisher.publish(changed("one"))
     monkeypatch.setattr(publisher, "in_force", lambda: seen)
-    with pytest.raises(ConflictError):
+    with pytest.raises(OvertakenError):
         publisher.publish(changed("two"))
     monkeypatch.undo()
     assert head_of(publisher).version == changed("one").version
@@ -172,7 +178,7 @@ OUTPUTS = {"ContractVersion": DEPLOYED.version, "Inboxes": written(QUEUES)}
 @pytest.mark.lost_answers
 def test_a_deployment_is_found_by_the_outputs_of_its_routers() -> None:
     found = find_deployment("dev", Answers(OUTPUTS))
-    assert found == Deployment(DEPLOYED.version, QUEUES, TABLE)
+    assert found == Baseline(DEPLOYED.version, QUEUES, TABLE)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +197,7 @@ def test_a_plane_that_is_not_there_is_named(outputs: dict[str, str] | None, prob
 
 
 def test_the_command_publishes_checks_and_withdraws(
-    publisher: Publisher,
+    publisher: ContractPublisher,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

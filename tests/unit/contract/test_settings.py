@@ -11,7 +11,7 @@ import yaml
 from contract.checks import check
 from contract.diff import diff_text
 from contract.loader import load_contract
-from contract.publish import Deployment, DestinationsNotDeployedError, Publisher
+from contract.publish import Baseline, ContractPublisher, DestinationsNotDeployedError
 from contract.summary import duration, settings_text, special_text, summary
 from eventplane.contract import (
     AddressScope,
@@ -197,7 +197,7 @@ def test_a_protocol_needs_its_package_to_compile(monkeypatch: pytest.MonkeyPatch
 def test_a_protocol_has_to_be_deployed(transport: str, url: str, fits: bool) -> None:
     contract = small({f"{DESK}/inbox/transport": transport})
     urls = {"desk.inbox": url} | dict.fromkeys(("downlink.inbox", "device.inbox"), "https://queue")
-    publisher = Publisher(Deployment("base", urls, "table"), None, system.now)
+    publisher = ContractPublisher(Baseline("base", urls, "table"), None, system.now)
     if fits:
         publisher.check(contract)
     else:

@@ -24,7 +24,7 @@ from eventplane_mqtt import Login, PinnedCertificate
 from eventplane_mqtt.endpoint import Proxy
 from eventplane_mqtt.profile import limit_warnings
 from local.certificates import Authority
-from parts.provisioning.renewal import Identity
+from parts.provisioning.renewal import Pairs
 from tests.unit.edge.fakes import contract
 
 NOW = datetime.now(UTC)
@@ -185,7 +185,7 @@ def test_a_pem_file_is_read_as_openssl_reads_it(cloud: CloudSettings, before: by
     assert seconds_left(cloud.certificate, SYSTEM.now())
     assert expires_soon(cloud, NOW) is None
     PinnedCertificate(cloud.certificate).context()
-    assert Identity(cloud.certificate).current()
+    assert Pairs(cloud.certificate).current()
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.traffic import MAX_SENDERS, Publish, Quota, Traffic, TrafficQuotaError, loudest
+from eventplane.traffic import MAX_SENDERS, Frame, Quota, Traffic, TrafficQuotaError, loudest
 
 QUOTA = Quota(window_s=100, frames=1_000, events=10_000, bytes=1_000_000)
 START = 100_000_000
 
 
-def sent(device: str, frames: int, over_ms: int, *, events: int = 1, size: int = 100) -> list[Publish]:
+def sent(device: str, frames: int, over_ms: int, *, events: int = 1, size: int = 100) -> list[Frame]:
     """Publishes at an even pace."""
-    return [Publish(device, START + over_ms * at // frames, events, size) for at in range(frames)]
+    return [Frame(device, START + over_ms * at // frames, events, size) for at in range(frames)]
 
 
 def test_only_loud_devices_are_reported() -> None:
@@ -34,7 +34,7 @@ def test_only_loud_devices_are_reported() -> None:
         (sent("a", 400, 100_000), False),
     ],
 )
-def test_a_pace_beyond_half_of_the_quota_is_reported(publishes: list[Publish], is_loud: bool) -> None:
+def test_a_pace_beyond_half_of_the_quota_is_reported(publishes: list[Frame], is_loud: bool) -> None:
     assert [device for device, _ in loudest(publishes, QUOTA)] == ["a"] * is_loud
 
 

@@ -22,7 +22,7 @@ from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.common import system
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import log_foreign
@@ -32,7 +32,7 @@ from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.service import RouterService
-from parts.tracing.recorder import SpanRecorder
+from parts.tracing.recorder import OtlpRecorder
 from parts.webhooks.endpoint_state import ENDPOINT
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
@@ -216,7 +216,7 @@ class Cloud:
 
     def ledger_of(self, *, sqs: Any = None, s3: Any = None) -> Ledger:
         """The ledger as a router has it; `sqs` and `s3` stand for AWS where it fails."""
-        archive = Archive(s3 or self.s3, BUCKET, urandom)
+        archive = Archiver(s3 or self.s3, BUCKET, urandom)
         return Ledger(sender=SqsSender(sqs or self.sqs), queue_url=self.ledger, archive=archive)
 
     def engine(self, contract: Contract | None = None, source: str = "device.outbox") -> Engine:
@@ -232,7 +232,7 @@ class Cloud:
         sqs: Any = None,
         ledger_sqs: Any = None,
         s3: Any = None,
-        spans: SpanRecorder | None = None,
+        spans: OtlpRecorder | None = None,
     ) -> RouterService:
         """A router's process; `sqs`, `ledger_sqs` and `s3` stand for AWS where it fails."""
         built = self.engine(plane, source)
@@ -279,7 +279,7 @@ class Cloud:
 
     def decisions(self) -> list[dict[str, Any]]:
         """The records of the ledger, which its writer archives first."""
-        writer = LedgerWriter(archive=Archive(self.s3, BUCKET, urandom), clock=self.clock)
+        writer = LedgerWriter(archive=Archiver(self.s3, BUCKET, urandom), clock=self.clock)
         queue = self.sqs.queue(self.ledger)
         batch = [message(each.id, each.body) for each in queue.messages]
         queue.messages.clear()

@@ -30,9 +30,9 @@ from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
 from eventplane.values import timestamp_ms, timestamp_of_ms
 from eventplane.written import Entry, read_entry
 from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
-from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
-from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.archive import Archiver
+from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Timeouts, client
+from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Acceptance, Answer
@@ -53,7 +53,7 @@ from tests.unit.lambdas.support import (
 
 
 @pytest.mark.parametrize("patience", [PATIENT, QUICK])
-def test_the_worst_call_includes_pauses(monkeypatch: pytest.MonkeyPatch, patience: Patience) -> None:
+def test_the_worst_call_includes_pauses(monkeypatch: pytest.MonkeyPatch, patience: Timeouts) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -134,7 +134,7 @@ def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
 def test_a_contract_is_filed_once_by_all_functions(cloud: Cloud) -> None:
     for _ in range(2):
         s3 = FailingClient(cloud.s3, targets=())
-        archive = Archive(s3, BUCKET, urandom)
+        archive = Archiver(s3, BUCKET, urandom)
         for _ in range(2):
             archive.file_contract(cloud.contract.version, cloud.contract.canonical)
         assert s3.asked == [("put_object", BUCKET)]
@@ -144,7 +144,7 @@ def test_a_contract_is_filed_once_by_all_functions(cloud: Cloud) -> None:
 # The second reports a concurrent request, which may have failed too (Amazon S3 guide).
 @pytest.mark.parametrize("code", ["AccessDenied", "ConditionalRequestConflict"])
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, code: str) -> None:
-    archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET, urandom)
+    archive = Archiver(FailingClient(cloud.s3, "put_object", code=code), BUCKET, urandom)
     with pytest.raises(ClientError):
         archive.file_contract(contract.version, contract.canonical)
 
@@ -165,7 +165,7 @@ def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
 
     beside: list[str | None] = []
     interleaved = HookedClient(cloud.s3, "put_object", before=meanwhile)
-    one, other = Archive(interleaved, BUCKET, urandom), Archive(cloud.s3, BUCKET, urandom)
+    one, other = Archiver(interleaved, BUCKET, urandom), Archiver(cloud.s3, BUCKET, urandom)
     keys = [one.put_lines("ledger", f"{at}", NOW_MS + at * HOUR_MS, [LINE] * (at + 1)) for at in range(3)]
     keys += beside
     keys.append(other.put_lines("tap", "a", NOW_MS, [LINE]))
@@ -191,7 +191,7 @@ def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None
     no_lists = FailingClient(
         cloud.s3, "put_object", refused=lambda request: failing and "written" in request["Key"]
     )
-    archive = Archive(no_lists, BUCKET, urandom)
+    archive = Archiver(no_lists, BUCKET, urandom)
     for name in "abc":
         failing = name == "b"
         assert archive.put_messages("tap", {name}, NOW_MS, [LINE]) == {name}
@@ -202,14 +202,14 @@ def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None
 
 def test_a_listed_object_is_written_once(cloud: Cloud) -> None:
     for line in (LINE, LINE.replace("7", "8")):
-        assert Archive(cloud.s3, BUCKET, urandom).put_messages("tap", {"a"}, NOW_MS, [LINE, line]) == {"a"}
+        assert Archiver(cloud.s3, BUCKET, urandom).put_messages("tap", {"a"}, NOW_MS, [LINE, line]) == {"a"}
     (entry,) = entries(cloud)
     assert (entry.rows, entry.digest) == (2, hashlib.sha256(cloud.read(entry.key)).hexdigest())
     stored = cloud.s3.head_object(Bucket=BUCKET, Key=entry.key)
     assert entry.mark == f"{stored['ETag'].strip(chr(34))}-{stored['ContentLength']}"
     # What no list names is replaced, as the list of a fleet's devices is.
     for line in ("a", "b"):
-        key = Archive(cloud.s3, BUCKET, urandom).put_lines("fleet", "devices", NOW_MS, [line])
+        key = Archiver(cloud.s3, BUCKET, urandom).put_lines("fleet", "devices", NOW_MS, [line])
     assert gzip.decompress(cloud.read(key or "")) == b"b\n"
 
 
@@ -344,7 +344,7 @@ def test_functions_of_a_service_share_a_metric() -> None:
 
 
 def test_flush_loses_no_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    other = threading.Thread(target=count, args=(Metric.CONTRACT_UNCHECKED,))
+    other = threading.Thread(target=count, args=(Count.CONTRACT_UNCHECKED,))
 
     def write(text: str) -> None:
         if not other.ident:
@@ -353,7 +353,7 @@ def test_flush_loses_no_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         sys.stdout.write(f"{text}\n")
 
     monkeypatch.setattr(cloudwatch, "print", write, raising=False)
-    count(Metric.MESSAGES)
+    count(Count.MESSAGES)
     metrics.flush_metrics()
     other.join()
     metrics.flush_metrics()

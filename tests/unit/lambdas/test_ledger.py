@@ -11,7 +11,7 @@ import pytest
 from eventplane.batch import pack
 from eventplane.ledger import LedgerMessage, LedgerRecord, ledger_texts, parse_ledger_text
 from lambdas.archive.ledger import RESERVE_MS, LedgerWriter
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.ledger import LedgerError
 from lambdas.common.queue import Invocation, QueueMessage
 from tests.fakes.faults import FailingClient
@@ -36,7 +36,7 @@ def records(cloud: Cloud, number: int) -> list[LedgerRecord]:
 
 def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:
     """Have the writer archive messages; the ids of those that come again."""
-    writer = LedgerWriter(archive=Archive(s3 or cloud.s3, BUCKET, urandom), clock=cloud.clock)
+    writer = LedgerWriter(archive=Archiver(s3 or cloud.s3, BUCKET, urandom), clock=cloud.clock)
     return writer.process(messages, Invocation("i", options.get("remaining_ms", lambda: 30_000)))
 
 
@@ -69,7 +69,7 @@ def test_the_writer_reads_one_message_at_a_time(cloud: Cloud, monkeypatch: pytes
         return LedgerMessage([f"line of {text}"], {})
 
     monkeypatch.setattr("lambdas.archive.ledger.parse_ledger_text", parse)
-    writer = LedgerWriter(archive=cast(Archive, Reading()), clock=cloud.clock)
+    writer = LedgerWriter(archive=cast(Archiver, Reading()), clock=cloud.clock)
     assert writer.process([message("m1", "1"), message("m2", "2")], invocation()) == frozenset()
     assert done == ["read 1", "line of 1", "read 2", "line of 2"]
 

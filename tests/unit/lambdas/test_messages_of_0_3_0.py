@@ -15,7 +15,7 @@ import pytest
 from eventplane.envelope import parse_event
 from eventplane.sqs_binding import split
 from lambdas.archive.tap import TapWriter
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from tests.unit.lambdas.support import BUCKET, Cloud, invocation, message
 
 SENT: dict[str, Any] = json.loads(Path(__file__).with_name("messages-0.3.0.json").read_text())
@@ -33,7 +33,7 @@ def test_the_archive_takes_what_was_on_its_way_to_it(cloud: Cloud) -> None:
     for body in SENT["ledger"]:
         cloud.sqs.send_message(QueueUrl=cloud.ledger, MessageBody=body)
     assert {each["client_id"] for each in cloud.decisions()} & HOMES
-    writer = TapWriter(archive=Archive(cloud.s3, BUCKET, urandom), clock=cloud.clock)
+    writer = TapWriter(archive=Archiver(cloud.s3, BUCKET, urandom), clock=cloud.clock)
     assert writer.process(FRAMES, invocation()) == frozenset()
     tapped = {(each["client_id"], json.loads(each["event"])["id"]) for each in cloud.lines("tap/")}
     assert tapped >= {(device, id) for device, _, id, *_ in SENT["decisions"]}

@@ -25,7 +25,7 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
 from lambdas.archive.receipts import ReceiptWriter
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from local.histories.function import lambda_event
 from tests.fakes.aws import FakeAws
 from tests.fakes.faults import FailingClient
@@ -54,7 +54,7 @@ def contract_with(**inbox: Any) -> Contract:
 
 
 def writer_of(aws: FakeAws) -> ReceiptWriter:
-    archive = Archive(aws.s3, BUCKET, lambda size: bytes(size))
+    archive = Archiver(aws.s3, BUCKET, lambda size: bytes(size))
     return ReceiptWriter(archive=archive, clock=aws.clock, inboxes={QUEUE: INBOX})
 
 

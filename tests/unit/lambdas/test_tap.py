@@ -14,7 +14,7 @@ from eventplane.ingest import parse_frame
 from eventplane.traffic import Quota, Traffic, read_traffic
 from lambdas.archive import tap as module
 from lambdas.archive.tap import RESERVE_MS, TELLING_MS, TapWriter, TrafficReport
-from lambdas.common.archive import Archive
+from lambdas.common.archive import Archiver
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
 from tests.fakes.faults import FailingClient
@@ -26,7 +26,7 @@ BAD = message("m2", "no frame")
 
 @pytest.fixture
 def writer(cloud: Cloud) -> TapWriter:
-    return TapWriter(archive=Archive(cloud.s3, BUCKET, urandom), clock=cloud.clock)
+    return TapWriter(archive=Archiver(cloud.s3, BUCKET, urandom), clock=cloud.clock)
 
 
 def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: TapWriter) -> None:
@@ -118,7 +118,7 @@ class Flood:
         """Return the number of messages that are redelivered."""
         quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
         writer = TapWriter(
-            archive=Archive(s3 or self.cloud.s3, BUCKET, urandom),
+            archive=Archiver(s3 or self.cloud.s3, BUCKET, urandom),
             clock=self.cloud.clock,
             traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota, urandom),
         )

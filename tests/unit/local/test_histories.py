@@ -17,8 +17,8 @@ from local.histories.search import Told, minimized, story_of, told
 from local.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
 from parts.fleet import service
 from parts.fleet.rotation import CertificateRotation
-from parts.provisioning.renewal import Identity, Renewal
-from parts.webhooks.delivery import CircuitBreaker
+from parts.provisioning.renewal import Pairs, Renewal
+from parts.webhooks.delivery import Breaker
 from parts.webhooks.service import WebhookService
 from tests.fakes.sqs import FakeQueue, FakeSqs
 from tests.plane import shipped_contract
@@ -142,10 +142,10 @@ def test_an_hours_outage_makes_no_dead_letter() -> None:
     assert all(len(times) == 1 and times[0] < 10.0 + DOWN_S + 60 for times in alarms)
 
 
-STAGE, TAKE = Identity.stage, Forwarder._take_acknowledged
+STAGE, TAKE = Pairs.stage, Forwarder._take_acknowledged
 
 
-def overwriting(self: Identity, private_key: str, certificate: str) -> Path:
+def overwriting(self: Pairs, private_key: str, certificate: str) -> Path:
     self.drop(self.unproven())
     return STAGE(self, private_key, certificate)
 
@@ -186,11 +186,11 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
                 PAUSED,
             )
         ),
-        (PROOF, Identity, "stage", overwriting, {LOCKED_OUT}),
+        (PROOF, Pairs, "stage", overwriting, {LOCKED_OUT}),
         (THEFT, Renewal, "_is_refused", lambda _: False, {LOCKED_OUT}),
         (CLAIM, CertificateRotation, "_retire", lambda *_: None, {IN_THE_END}),
         (THEFT, service, "recovered", lambda device, *_: device, {IN_THE_END, AFTERWARDS}),
-        (SUBSCRIBED, CircuitBreaker, "pause", lambda _: None, {"posted in the pause of a 429"}),
+        (SUBSCRIBED, Breaker, "pause", lambda _: None, {"posted in the pause of a 429"}),
         (SUBSCRIBED, SubscriptionTable, "all", lambda _: frozenset(), {NOT_ROUTED}),
         (SUBSCRIBED, ActiveContract, "_refresh", lambda _: None, {NOT_ROUTED}),
         (SUBSCRIBED, WebhookService, "_failed", delivered, {"never at its endpoint"}),

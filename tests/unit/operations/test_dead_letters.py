@@ -19,7 +19,7 @@ from eventplane.sqs_binding import REDRIVEN, ROUTE, hint_of, redrive_in
 from eventplane_client.ports import digest
 from operations.dead_letters import move_all
 from operations.errors import MoveFailedError, MoveUnseenError
-from operations.reading import Reading
+from operations.reading import Peek
 from tests.fakes.client import ScriptedClient
 from tests.unit.operations.support import (
     INBOX,
@@ -283,7 +283,7 @@ def test_letters_are_redriven_and_the_inboxs_other_events_stay(plane: Plane, run
 def test_messages_that_were_looked_at_show_again_at_once(plane: Plane) -> None:
     for number in range(15):
         plane.send(DLQ, event(str(number)))
-    with Reading(plane.sqs, plane.urls[DLQ]) as reading:
+    with Peek(plane.sqs, plane.urls[DLQ]) as reading:
         assert sum(map(len, reading.pages())) == 15
         assert plane.received(DLQ) == []
     assert len(plane.received(DLQ)) == 15

@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.contract import Downlink
 from eventplane.downlink import table as keys
-from eventplane.downlink.desired import Desired, Message, State
+from eventplane.downlink.desired import Desired, Message, Phase
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from tests.dynamodb import records
@@ -44,7 +44,7 @@ def items(fake_aws: FakeAws) -> Records[Desired]:
             kind=Downlink.COMMAND,
             message=message(1),
             waiting=(message(2), message(3)),
-            state=State.SENDING,
+            state=Phase.SENDING,
             attempts=2,
             due_at_ms=RESET_MS,
         ),

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.resource_names import OtherPlaneError
 from local.deploy import DEPLOY, ROOT
-from stacks.deployment import NotConfirmedError
+from stacks.deployment import NotApprovedError
 from stacks.detach import attachments, detach
 from stacks.preflight import PROTECTED, LeftoverError, check_owner, drift, remove_leftovers
 from tests.dynamodb import create_table
@@ -47,9 +47,9 @@ def test_nothing_is_detached_without_a_confirmation(iot: FakeIot) -> None:
         raise RuntimeError("input(): lost sys.stdin")
 
     for ask in (lambda _: "y", nobody, closed):
-        with pytest.raises(NotConfirmedError, match=r"'dev'.*YES=dev"):
+        with pytest.raises(NotApprovedError, match=r"'dev'.*YES=dev"):
             detach(iot, "dev", ask)
-    with pytest.raises(NotConfirmedError):
+    with pytest.raises(NotApprovedError):
         detach(iot, "dev", yes="prod")
     assert len(list(attachments(iot, "dev"))) == 3
 

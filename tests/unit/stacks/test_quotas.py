@@ -11,8 +11,8 @@ from stacks.deployment import PlannedStack
 from stacks.preflight import QuotaError, check_quotas, quota_findings
 from stacks.quotas import (
     QUOTAS,
-    Account,
     Concurrency,
+    Quotas,
     device_needs,
     organisation_findings,
     planned_concurrency,
@@ -62,7 +62,7 @@ class Cloud:
             for name in ("lambda", "service-quotas")
         ]
         self.functions, self.quotas = (Stubber(each) for each in clients)
-        self.account = Account(region, *clients)
+        self.account = Quotas(region, *clients)
 
     def concurrency(self, total: int, unreserved: int, deployed: int | None = None) -> None:
         limit = {"ConcurrentExecutions": total, "UnreservedConcurrentExecutions": unreserved}

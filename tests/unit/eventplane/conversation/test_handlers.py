@@ -3,7 +3,7 @@
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.conversation.handlers import Handlers, NotAskingError, NotOneDeviceError
+from eventplane.conversation.handlers import Handlers, NoAskerError, NotOneDeviceError
 from eventplane.envelope import Envelope, write_event
 from tests.small_contract import with_changes
 from tests.unit.eventplane.conversation.worlds import ask, document, plane
@@ -84,7 +84,7 @@ def test_only_participants_that_declare_it_may_ask() -> None:
     other = write_event({"id": "1", "source": "/a", "type": "org.example.other.v1"})
     assert names(other, "desk") == set()
     for asker, event in (("lamp", ask()), ("button", other), ("nobody", ask())):
-        with pytest.raises(NotAskingError, match=f"participants.{asker}"):
+        with pytest.raises(NoAskerError, match=f"participants.{asker}"):
             names(event, asker)
 
 

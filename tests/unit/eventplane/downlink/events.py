@@ -7,7 +7,7 @@ from eventplane.contract import Downlink
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, rejected, stored
-from eventplane.downlink.transitions import Step, acknowledge, apply_event, connected
+from eventplane.downlink.transitions import Transition, acknowledge, apply_event, connected
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import Envelope, parse_event, write_event
 
@@ -62,36 +62,36 @@ def command(
     return replace(wanted, message=replace(wanted.message, expires_at_ms=expires_at_ms))
 
 
-def wanted(*all_of_them: Addressed, is_present: bool = True, now_ms: int = NOW_MS) -> Step:
+def wanted(*all_of_them: Addressed, is_present: bool = True, now_ms: int = NOW_MS) -> Transition:
     """The last step after these came one after the other."""
-    step = Step(None)
+    step = Transition(None)
     for each in all_of_them:
         step = apply_event(step.item, THING, each, now_ms, is_present)
     return step
 
 
-def sent(*all_of_them: Addressed) -> Step:
+def sent(*all_of_them: Addressed) -> Transition:
     """The step by which a device that was away gets what these left."""
     return connected(item_of(wanted(*all_of_them, is_present=False)), NOW_MS)
 
 
-def item_of(step: Step) -> Desired:
+def item_of(step: Transition) -> Desired:
     """The item that a step leaves."""
     assert step.item is not None
     return step.item
 
 
-def incoming(step: Step) -> Incoming:
+def incoming(step: Transition) -> Incoming:
     """What a step publishes, as the device reads it."""
     assert step.publish is not None
     return received(parse_event(step.publish))
 
 
-def confirmed(step: Step, now_ms: int = NOW_MS, ack: Acknowledgement | None = None) -> Step:
+def confirmed(step: Transition, now_ms: int = NOW_MS, ack: Acknowledgement | None = None) -> Transition:
     """The step after the device has stored what `step` publishes."""
     return acknowledge(item_of(step), ack or stored(incoming(step)), EPOCH, now_ms, is_present=True)
 
 
-def refused(step: Step, reason: str = "too_many_keys") -> Step:
+def refused(step: Transition, reason: str = "too_many_keys") -> Transition:
     """The step after the device has rejected what `step` publishes."""
     return confirmed(step, ack=rejected(incoming(step), reason, "it has no room"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.downlink.desired import MAX_WAITING, State
+from eventplane.downlink.desired import MAX_WAITING, Phase
 from eventplane.downlink.device import Recency, compare, rejected, state_version, stored
 from eventplane.downlink.transitions import (
     AWAY_MS,
@@ -12,7 +12,7 @@ from eventplane.downlink.transitions import (
     KEPT_MS,
     LOOK_MS,
     PARKED_MS,
-    Step,
+    Transition,
     ack_timeout,
     acknowledge,
     apply_event,
@@ -44,28 +44,28 @@ def test_it_is_parked_after_five_transmissions() -> None:
     item, now_ms = item_of(wanted(state(1))), NOW_MS
     # The source's five, 5 s after the first; numbers, so that a changed constant is noticed.
     for attempt, wait_ms in enumerate((5_000, 10_000, 20_000, 40_000, 80_000), start=1):
-        assert (item.state, item.attempts, item.due_at_ms) == (State.SENDING, attempt, now_ms + wait_ms)
+        assert (item.state, item.attempts, item.due_at_ms) == (Phase.SENDING, attempt, now_ms + wait_ms)
         now_ms += wait_ms
         item = item_of(ack_timeout(item, now_ms, is_present=True))
-    assert (item.state, item.due_at_ms) == (State.PARKED, now_ms + PARKED_MS)
-    assert ack_timeout(item, now_ms + PARKED_MS, is_present=True) == Step(item)
+    assert (item.state, item.due_at_ms) == (Phase.PARKED, now_ms + PARKED_MS)
+    assert ack_timeout(item, now_ms + PARKED_MS, is_present=True) == Transition(item)
     again = reconcile(item, now_ms + PARKED_MS, is_present=True, is_known=True)
     assert (incoming(again).version, item_of(again).attempts) == (1, 1)
 
 
 def test_a_check_that_comes_twice_or_early_sends_nothing_more() -> None:
     item = item_of(wanted(state(1)))
-    assert ack_timeout(item, NOW_MS + BACKOFF_MS[0] - S, is_present=True) == Step(item)
+    assert ack_timeout(item, NOW_MS + BACKOFF_MS[0] - S, is_present=True) == Transition(item)
     again = item_of(ack_timeout(item, NOW_MS + BACKOFF_MS[0], is_present=True))
-    assert ack_timeout(again, NOW_MS + BACKOFF_MS[0], is_present=True) == Step(again)
+    assert ack_timeout(again, NOW_MS + BACKOFF_MS[0], is_present=True) == Transition(again)
 
 
 def test_an_acknowledgement_counts_also_after_parking_and_offline() -> None:
     first = wanted(state(1))
     ack = stored(incoming(first))
-    for late in (State.PARKED, State.PENDING, State.REJECTED):
+    for late in (Phase.PARKED, Phase.PENDING, Phase.REJECTED):
         step = acknowledge(replace(item_of(first), state=late), ack, EPOCH, NOW_MS, is_present=False)
-        assert (item_of(step).state, item_of(step).due_at_ms) == (State.IDLE, None)
+        assert (item_of(step).state, item_of(step).due_at_ms) == (Phase.IDLE, None)
 
 
 @pytest.mark.source("K4")
@@ -85,12 +85,12 @@ def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
 @pytest.mark.source("K3")
 def test_updates_do_not_keep_a_silent_device_from_being_parked() -> None:
     item, version = item_of(wanted(state(1))), 1
-    while item.state is State.SENDING:
+    while item.state is Phase.SENDING:
         assert item.due_at_ms
         version += 1
         item = item_of(apply_event(item, THING, state(version), item.due_at_ms - S, is_present=True))
         item = item_of(ack_timeout(item, item.due_at_ms or 0, is_present=True))
-    assert (item.state, version) == (State.PARKED, 1 + len(BACKOFF_MS))
+    assert (item.state, version) == (Phase.PARKED, 1 + len(BACKOFF_MS))
 
 
 def test_an_old_acknowledgement_is_not_new() -> None:
@@ -98,7 +98,7 @@ def test_an_old_acknowledgement_is_not_new() -> None:
     item = item_of(
         ack_timeout(item_of(apply_event(old.item, THING, state(2), NOW_MS, True)), NOW_MS + 5 * S, True)
     )
-    assert acknowledge(item, stored(incoming(old)), EPOCH, NOW_MS, is_present=True) == Step(item)
+    assert acknowledge(item, stored(incoming(old)), EPOCH, NOW_MS, is_present=True) == Transition(item)
 
 
 def test_a_rejected_state_is_a_letter() -> None:
@@ -107,9 +107,9 @@ def test_a_rejected_state_is_a_letter() -> None:
     assert [(each.message.id, each.reason, each.detail) for each in step.ended] == [
         ("1", "too_many_keys", "it has no room")
     ]
-    assert (item.state, item.due_at_ms, connected(item, NOW_MS).publish) == (State.REJECTED, None, None)
+    assert (item.state, item.due_at_ms, connected(item, NOW_MS).publish) == (Phase.REJECTED, None, None)
     ack = rejected(incoming(wanted(state(1))), "too_many_keys", "")
-    assert acknowledge(item, ack, EPOCH, NOW_MS, is_present=True) == Step(item)
+    assert acknowledge(item, ack, EPOCH, NOW_MS, is_present=True) == Transition(item)
     assert incoming(apply_event(item, THING, state(2), NOW_MS, is_present=True)).version == 2
     # A redriven dead letter has the version that was rejected.
     assert incoming(apply_event(item, THING, state(1), NOW_MS, is_present=True)).version == 1
@@ -155,7 +155,7 @@ def test_a_command_that_expires_lets_the_next_go() -> None:
 def test_a_command_under_way_that_expires_is_not_repeated() -> None:
     first = wanted(command("a", 1, expires_at_ms=NOW_MS + S))
     step = ack_timeout(item_of(first), NOW_MS + BACKOFF_MS[0], is_present=True)
-    assert (step.publish, item_of(step).state) == (None, State.IDLE)
+    assert (step.publish, item_of(step).state) == (None, Phase.IDLE)
     assert "not acknowledged in time" in step.ended[0].detail
 
 
@@ -177,8 +177,8 @@ def test_a_new_life_gets_everything_again() -> None:
     step = epoch_changed(item_of(confirmed(first)), "second-life", NOW_MS, is_present=True)
     assert (incoming(step).fence, item_of(step).acknowledged_version) == (1, None)
     late = acknowledge(item_of(step), stored(incoming(first)), EPOCH, NOW_MS, is_present=True)
-    assert late == Step(step.item)
-    assert epoch_changed(item_of(step), "second-life", NOW_MS, is_present=True) == Step(step.item)
+    assert late == Transition(step.item)
+    assert epoch_changed(item_of(step), "second-life", NOW_MS, is_present=True) == Transition(step.item)
     # The ends of an earlier life that is heard of late cost a transmission, no more.
     assert incoming(epoch_changed(item_of(step), EPOCH, NOW_MS, is_present=True)).fence == 2
     # A tombstone as well: an older event may still be on its way.
@@ -188,7 +188,7 @@ def test_a_new_life_gets_everything_again() -> None:
 
 @pytest.mark.source("K1")
 def test_the_items_of_a_device_that_left_are_removed() -> None:
-    assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Step(None)
+    assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Transition(None)
     step = reconcile(item_of(sent(command("a", 1), command("b", 2))), NOW_MS, is_present=True, is_known=False)
     assert step.item is None
     assert [(each.message.id, each.reason) for each in step.ended] == [
@@ -200,10 +200,10 @@ def test_the_items_of_a_device_that_left_are_removed() -> None:
 def test_a_settled_item_is_due_only_for_its_removal() -> None:
     live = item_of(confirmed(wanted(state(1))))
     assert live.due_at_ms is None
-    assert reconcile(live, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(live)
+    assert reconcile(live, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Transition(live)
     commands = item_of(confirmed(wanted(command("a", 1))))
-    assert reconcile(commands, NOW_MS, is_present=True, is_known=True) == Step(commands)
-    assert reconcile(commands, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
+    assert reconcile(commands, NOW_MS, is_present=True, is_known=True) == Transition(commands)
+    assert reconcile(commands, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Transition(None)
 
 
 # K-B: what went wrong in KubeEdge's acknowledged delivery.
@@ -213,23 +213,23 @@ def test_a_settled_item_is_due_only_for_its_removal() -> None:
 def test_a_second_acknowledgement_changes_nothing() -> None:
     first = wanted(state(1))
     once = item_of(confirmed(first))
-    assert once.state is State.IDLE
-    assert acknowledge(once, stored(incoming(first)), EPOCH, NOW_MS, is_present=True) == Step(once)
+    assert once.state is Phase.IDLE
+    assert acknowledge(once, stored(incoming(first)), EPOCH, NOW_MS, is_present=True) == Transition(once)
 
 
 @pytest.mark.source("K-B2")
 def test_a_duplicate_from_the_reconciler_is_acknowledged_again() -> None:
     first = wanted(state(1))
-    parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
+    parked = replace(item_of(first), state=Phase.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
     # The device holds it already; only its acknowledgement was lost, and it is given once more.
     assert compare(state_version(incoming(first)), incoming(again)) is Recency.DUPLICATE
-    assert item_of(confirmed(again)).state is State.IDLE
+    assert item_of(confirmed(again)).state is Phase.IDLE
 
 
 @pytest.mark.source("K-B2")
 def test_an_equal_version_is_sent_again() -> None:
-    parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
+    parked = replace(item_of(wanted(state(1))), state=Phase.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     step = apply_event(parked, THING, state(1), NOW_MS, is_present=True)
     assert not step.is_older
     assert incoming(step).version == 1
@@ -256,7 +256,7 @@ def test_a_new_session_gets_an_unacknowledged_transmission_at_once() -> None:
     again = connected(item_of(wanted(state(1))), NOW_MS + 1)
     assert (incoming(again).version, item_of(again).attempts) == (1, 1)
     # The end of the old session is heard late and changes nothing.
-    assert item_of(confirmed(again)).state is State.IDLE
+    assert item_of(confirmed(again)).state is Phase.IDLE
 
 
 @pytest.mark.source("K-B6")
@@ -270,11 +270,11 @@ def test_a_repetition_has_the_newest_body() -> None:
 @pytest.mark.source("K5")
 def test_what_was_acknowledged_is_not_sent_again() -> None:
     done = item_of(confirmed(wanted(command("a", 1))))
-    assert apply_event(done, THING, command("a", 1), NOW_MS, is_present=True) == Step(done)
+    assert apply_event(done, THING, command("a", 1), NOW_MS, is_present=True) == Transition(done)
     item = item_of(confirmed(wanted(state(7))))
     assert (item.acknowledged_version, item.due_at_ms) == (7, None)
     for step in (connected(item, NOW_MS), ack_timeout(item, NOW_MS + 99 * S, is_present=True)):
-        assert step == Step(item)
+        assert step == Transition(item)
 
 
 @pytest.mark.source("K6")
@@ -284,17 +284,17 @@ def test_a_tombstone_is_kept_until_long_after_it_was_acknowledged() -> None:
         assert item.due_at_ms
         item = item_of(reconcile(item, item.due_at_ms, is_present=True, is_known=True))
     done = confirmed(connected(item, NOW_MS))
-    assert item_of(done).state is State.IDLE
+    assert item_of(done).state is Phase.IDLE
     kept = reconcile(item_of(done), NOW_MS + KEPT_MS - 1, is_present=True, is_known=True)
-    assert kept == Step(done.item)
-    assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
+    assert kept == Transition(done.item)
+    assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Transition(None)
 
 
 @pytest.mark.source("K7")
 def test_nothing_is_sent_to_an_absent_device() -> None:
     item = item_of(wanted(state(1), is_present=False))
     # It may have connected just now, unseen; later it is seldom looked at.
-    assert (item.state, item.attempts, item.due_at_ms) == (State.PENDING, 0, NOW_MS + LOOK_MS)
+    assert (item.state, item.attempts, item.due_at_ms) == (Phase.PENDING, 0, NOW_MS + LOOK_MS)
     waits = []
     for _ in range(9):
         due_ms = item.due_at_ms or 0
@@ -305,6 +305,6 @@ def test_nothing_is_sent_to_an_absent_device() -> None:
     # A connection that is recorded minutes late is seen minutes late, not an hour.
     assert waits == [min(LOOK_MS * 2**at, AWAY_MS) for at in range(1, 10)]
     found = item_of(reconcile(item, item.due_at_ms or 0, is_present=True, is_known=True))
-    assert (found.state, found.attempts) == (State.SENDING, 1)
+    assert (found.state, found.attempts) == (Phase.SENDING, 1)
     lost = ack_timeout(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
-    assert (lost.publish, item_of(lost).state) == (None, State.PENDING)
+    assert (lost.publish, item_of(lost).state) == (None, Phase.PENDING)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
-from eventplane.downlink.desired import Deletion, Desired, Identity, Message, State
+from eventplane.downlink.desired import Deletion, Desired, Identity, Message, Phase
 from eventplane.downlink.device import AcknowledgementError, from_data, rejected, stored, to_data
 from eventplane.downlink.table import DESIRED, INDEX_KEY
 from eventplane.downlink.wire import DownlinkError, received
@@ -41,7 +41,7 @@ items = st.builds(
     owner=texts,
     reset=numbers,
     message=st.none() | messages,
-    state=st.sampled_from(State),
+    state=st.sampled_from(Phase),
     attempts=numbers,
     sent=st.none() | st.builds(Identity, numbers, texts, texts, texts),
     waiting=st.lists(messages, max_size=3).map(tuple),

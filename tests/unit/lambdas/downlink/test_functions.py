@@ -8,17 +8,17 @@ from botocore.exceptions import ClientError
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import ACKNOWLEDGED, STARTED
-from eventplane.downlink.desired import Desired, State
+from eventplane.downlink.desired import Desired, Phase
 from eventplane.downlink.device import rejected, stored
 from eventplane.downlink.table import fleet_reset, one_reset
-from eventplane.downlink.transitions import AWAY_MS, LOOK_MS, Step
+from eventplane.downlink.transitions import AWAY_MS, LOOK_MS, Transition
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
 from eventplane.guarantee import lifetime_ms
 from eventplane.presence import BUCKETS, bucket_of
 from eventplane.records import Records
 from eventplane.values import timestamp_ms, timestamp_of_ms
-from lambdas.common.metrics import Metric
+from lambdas.common.metrics import Count
 from lambdas.common.queue_function import queue_function
 from lambdas.downlink import answers, desired, due, items, reconciler
 from lambdas.downlink.items import PACE_S, RESERVE_MS, NotChangedError
@@ -52,11 +52,11 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_state_is_sent_until_acknowledged(world: World) -> None:
     assert world.desire(state(1)) == frozenset()
     assert world.versions() == [1]
-    assert world.item().state is State.SENDING
+    assert world.item().state is Phase.SENDING
     assert world.delays == [5]
     assert world.store("home-1") == frozenset()
     item = world.item()
-    assert (item.state, item.acknowledged_version, item.due_at_ms) == (State.IDLE, 1, None)
+    assert (item.state, item.acknowledged_version, item.due_at_ms) == (Phase.IDLE, 1, None)
     world.clock.now_ms += HOUR
     world.do_work()
     assert world.versions() == []
@@ -68,7 +68,7 @@ def test_an_absent_device_gets_the_newest_state_when_it_subscribes(world: World)
     world.desire(state(1, "home-2"), state(2, "home-2"))
     assert world.sent == []
     item = world.item("home-2")
-    assert (item.state, item.due_at_ms) == (State.PENDING, world.clock.now_ms + 2 * LOOK_MS)
+    assert (item.state, item.due_at_ms) == (Phase.PENDING, world.clock.now_ms + 2 * LOOK_MS)
     world.clock.now_ms += S
     world.subscribed("home-2")
     assert world.versions("home-2") == [2]
@@ -85,7 +85,7 @@ def test_a_check_repeats_a_transmission(world: World) -> None:
     world.line("home-1", "disconnected")
     world.clock.now_ms += 10 * S
     world.check()
-    assert (world.versions(), world.item().state) == ([1, 1], State.PENDING)
+    assert (world.versions(), world.item().state) == ([1, 1], Phase.PENDING)
 
 
 def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World, small_pages: None) -> None:
@@ -116,7 +116,7 @@ def test_each_rejecting_device_has_its_letter(world: World) -> None:
     letters = [parse_event(each) for each in world.taken("outbox")]
     assert [each.data()["reason"] for each in letters] == ["contract_refused"] * 2
     assert len({each.id for each in letters}) == 2
-    assert world.item().state is State.REJECTED
+    assert world.item().state is Phase.REJECTED
     world.clock.now_ms += HOUR
     world.do_work()
     world.reconcile()
@@ -250,21 +250,21 @@ def test_items_of_decommissioned_devices_are_collected(world: World) -> None:
 
 
 def test_a_refused_transmission_is_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[Metric] = []
+    counted: list[Count] = []
     monkeypatch.setattr(items, "count", counted.append)
     world.is_iot_up = False
     assert world.desire(state(1)) == frozenset()
-    assert counted == [Metric.NOT_TRANSMITTED]
-    assert (world.item().state, world.delays) == (State.SENDING, [5])
+    assert counted == [Count.NOT_TRANSMITTED]
+    assert (world.item().state, world.delays) == (Phase.SENDING, [5])
     world.is_iot_up = True
     world.clock.now_ms += 5 * S
     world.check()
     assert world.versions() == [1]
     # What a device that is there never acknowledges is counted as well.
-    while world.item().state is State.SENDING:
+    while world.item().state is Phase.SENDING:
         world.clock.now_ms += 80 * S
         world.check()
-    assert (world.item().state, counted.count(Metric.PARKED)) == (State.PARKED, 1)
+    assert (world.item().state, counted.count(Count.PARKED)) == (Phase.PARKED, 1)
 
 
 @pytest.mark.source("K6")
@@ -320,7 +320,7 @@ def test_the_slower_writer_reads_and_decides_again(world: World, monkeypatch: py
     monkeypatch.setattr(Records, "remove", lambda *_: False)
     assert world.desire(state(4)) == {"m0"}
     with pytest.raises(NotChangedError, match="home-1"):
-        world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
+        world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Transition(None))
 
 
 def test_a_check_transmits_a_lost_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +400,7 @@ def test_lower_versions_count_after_a_reset(world: World) -> None:
     ((_, right),) = world.sent
     assert (right.version, right.reset) == (7, anew.reset)
     world.store("home-1")
-    assert (world.item().state, world.item().acknowledged_version) == (State.IDLE, 7)
+    assert (world.item().state, world.item().acknowledged_version) == (Phase.IDLE, 7)
 
 
 def test_a_reset_of_the_fleet_goes_in_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +446,7 @@ def test_an_unstored_ack_is_redelivered(world: World, monkeypatch: pytest.Monkey
         with monkeypatch.context() as patch:
             patch.setattr(owner, method, Mock(return_value=nothing))
             assert world.answer("home-1", rejected(incoming, "contract_refused", "")) == {"m0"}
-        assert world.item().state is State.SENDING
+        assert world.item().state is Phase.SENDING
 
 
 def test_damaged_items_do_not_stop_the_reconciler(world: World) -> None:
@@ -457,7 +457,7 @@ def test_damaged_items_do_not_stop_the_reconciler(world: World) -> None:
     world.dynamodb.put_item(TableName=PRESENCE, Item=presence)
     world.clock.now_ms += AWAY_MS
     assert world.reconcile().items == 2
-    assert world.item("home-2").state is State.PENDING
+    assert world.item("home-2").state is Phase.PENDING
 
 
 @pytest.mark.lost_answers

@@ -15,7 +15,7 @@ from eventplane.device_reports import (
     UPLINK_KEY,
     forwarder_source,
 )
-from eventplane.downlink.desired import State
+from eventplane.downlink.desired import Phase
 from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.table import DESIRED as DESIRED_ITEMS
 from eventplane.envelope import write_event
@@ -122,7 +122,7 @@ def test_commands_of_two_senders_with_one_id_are_both_sent(two: World) -> None:
     for _ in range(2):
         two.store("home-1")
     item = two.item(sk="c#command/home/say")
-    assert (item.state, len(item.recent), two.reasons()) == (State.IDLE, 2, [])
+    assert (item.state, len(item.recent), two.reasons()) == (Phase.IDLE, 2, [])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_only_its_device_acknowledges(world: World, sender: dict[str, str], is_t
     world.answer("home-1", stored(incoming))
     (found,) = world.dynamodb.items(DESIRED)
     item = DESIRED_ITEMS.from_item(found)
-    assert (item.thing, item.state) == ("home-2", State.IDLE if is_taken else State.SENDING)
+    assert (item.thing, item.state) == ("home-2", Phase.IDLE if is_taken else Phase.SENDING)
     assert world.reasons() == ([] if is_taken else ["sender_not_allowed"])
 
 

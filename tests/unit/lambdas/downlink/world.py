@@ -25,7 +25,7 @@ from eventplane.topics import device_topic
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.downlink import parts
-from lambdas.downlink.answers import Answers
+from lambdas.downlink.answers import AckReader
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.parts import Parts
@@ -114,7 +114,7 @@ class World:
 
     def line(self, thing: str, line: str) -> None:
         """What the presence monitor took down last."""
-        state = self.presence.read(thing) or presence.DeviceState(thing)
+        state = self.presence.read(thing) or presence.PresenceItem(thing)
         sighting = presence.Sighting(presence.Line(line), START, 1, "s")
         assert self.presence.write(replace(state, sighting=sighting))
 
@@ -150,7 +150,7 @@ class World:
         return self.tell(write_event(attributes, data).json)
 
     def tell(self, *bodies: str) -> frozenset[str]:
-        answers = Answers(self.parts)
+        answers = AckReader(self.parts)
         return answers.process(self._messages(bodies), Invocation("i", lambda: 60_000))
 
     def subscribed(self, thing: str) -> None:
