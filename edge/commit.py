@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge.counts import Counts
+from edge.counts import WAITED_FOR_ANOTHER, Counts
 from edge.decision import Decider, SequenceNumber
 from edge.delivery_queues import DeliveryQueues
 from edge.errors import SpoolFullError
@@ -148,6 +148,10 @@ class CommitLoop:
             self._queues.withdraw(plan.replaced)
         if batch.session_lost:
             self._counts.session_lost()
+        if batch.foreign:
+            self._counts.lost(WAITED_FOR_ANOTHER, batch.foreign)
+            text = "%d message(s) dropped that had waited at the home's broker for another thing"
+            _log.error(text, batch.foreign)
         self._counts.rejected(plan.rejected)
         self._counts.not_wanted(plan.not_wanted)
         self._reporter.stored(made, now)

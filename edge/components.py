@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -22,7 +22,7 @@ from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
-from edge.spool import RECENT_EVENTS, Spool, foreign_sessions_of
+from edge.spool import RECENT_EVENTS, Spool
 from edge.system import System
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
@@ -240,6 +240,8 @@ def make_links(
     Each connection, which `connect` dials, subscribes to what the `contract` says then.
     """
     hint = UrgentHint(contract)
+    # Of messages that waited for another thing, whose card this was, none is ours. Four digits in any case.
+    owner = zlib.crc32(settings.thing.encode()) >> 5 | 1 << 27
     links: dict[LinkName, Link] = {}
 
     def skips(topic: str, payload: bytes) -> bool:
@@ -257,14 +259,14 @@ def make_links(
                 host=address.host,
                 port=address.port,
                 client_id=local.client_id + suffix,
-                # A lasting session: the broker keeps our messages while we restart. One with messages of
-                # another thing, whose card this was, is deleted first. A disk that fails (EIO) has none.
-                clean_session=os.access(foreign_sessions_of(settings.spool), os.F_OK),
+                clean_session=False,  # the broker keeps our messages while we restart
                 keepalive_s=local.keepalive_s,
                 connect_timeout_s=local.connect_timeout_s,
                 subscriptions=subscriptions(contract(), session),
                 tls=address.tls,
                 login=login,
+                protocol=local.protocol,
+                owner=owner,
             )
             return connect(endpoint, session, generation, mailbox.put, share, skips if is_urgent else None)
 

@@ -36,6 +36,11 @@ class NotStored(NamedTuple):
     reason: str
 
 
+WAITED_FOR_ANOTHER = NotStored(OUTBOXES, "", "another_thing")
+"""Messages that the home's broker kept for another device, whose card this was; an alarm in both sessions is
+counted twice."""
+
+
 @dataclass(slots=True)
 class Counts:
     """`dead_letters` by reason, `downlink_outcomes` (events from the cloud) by answer or reason.

@@ -307,8 +307,8 @@ def _ordered_inboxes(contract: Contract) -> OrderedInboxes | None:
 
 def _advice(payload: bytes) -> str:
     """Return what to add to the problem of a `payload` in which no attribute of CloudEvents can be seen."""
-    # An MQTT 5 client in binary mode has them in user properties, which a broker does not give to a
-    # subscriber of 3.1.1, so all that shows is what is missing.
+    # An MQTT 5 client in binary mode has them in user properties, which are not read: all that shows is what
+    # is missing.
     return "" if b'"specversion"' in payload[:MAX_EVENT_BYTES] else NO_ATTRIBUTES
 
 

@@ -150,6 +150,9 @@ class Dispatcher:
         `resumed`: it came over a session that existed before this connection.
         """
         batch.acknowledge.append(message)
+        if message.foreign:
+            batch.foreign += 1
+            return
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)
             return
@@ -171,12 +174,12 @@ class Dispatcher:
     @staticmethod
     def _take_outbox(message: Received, channel: Channel, batch: Batch, *, resumed: bool) -> None:
         refusal = None
-        if not message.payload:
-            return  # it clears a retained message
         if message.oversize:
             # Only its beginning was kept, so no receipt can name it.
             detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
             refusal = Refusal(Reason.TOO_LARGE, detail)
+        elif not message.payload:
+            return  # it clears a retained message
         elif message.retained and resumed:
             # It came when it was new. Now it may be older than all that is remembered.
             detail = "the broker repeats it over each connection; publish events without the retain flag"
@@ -204,7 +207,7 @@ class Dispatcher:
 
     def _take_unknown(self, message: Received, batch: Batch) -> None:
         """Take what came on no topic of the contract: an unknown outbox, or one of an earlier contract."""
-        if not message.payload:
+        if not message.payload and not message.oversize:
             return  # it clears a retained message
         if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.

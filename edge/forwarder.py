@@ -7,12 +7,11 @@ acknowledges and sends. So only what is on the disk is acknowledged, and no dest
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
@@ -24,7 +23,7 @@ from edge.parts import can_load
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
-from edge.spool import Spool, foreign_sessions_of, left_sessions_of
+from edge.spool import Spool
 from edge.system import System
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
@@ -47,9 +46,6 @@ few payloads; a longer backlog goes after the next start."""
 
 _MOST_RECEIPTS = 1000
 """Receipts in one message: about 100 KB."""
-
-FOREIGN_S: Final = 60.0
-"""How long the broker's database may have deleted sessions, seconds: twice its `autosave_interval`."""
 
 
 class Stop:
@@ -112,7 +108,6 @@ class Forwarder:
         self._components = self._over(spool)
         self._group_commit = GroupCommit()
         self._next: Reload | None = None
-        self._foreign_until = math.inf
         self._stopping = False
 
     @property
@@ -139,10 +134,6 @@ class Forwarder:
     def turn(self, messages: Sequence[Message]) -> None:
         """Commit what `messages` bring, acknowledge it, and send what is pending."""
         now = self._system.monotonic()
-        if now >= self._foreign_until:
-            self._foreign_until = math.inf
-            with suppress(OSError):
-                left_sessions_of(self.settings.spool).unlink()
         if (spool := self.disk.open_again(now)) is not None:
             self._replace(spool)
             self._contract_came()  # one that came down may be stored
@@ -293,10 +284,8 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                if self.links[link].connected(generation, now):
-                    if link is LinkName.LOCAL:
-                        self._expect_session(batch)
-                    self._leave_foreign_sessions()
+                if self.links[link].connected(generation, now) and link is LinkName.LOCAL:
+                    self._expect_session(batch)
             case Disconnected(link, generation, reason):
                 if self.links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
@@ -304,16 +293,6 @@ class Forwarder:
                 self._next = message
             case Stop():
                 self._stopping = True
-
-    def _leave_foreign_sessions(self) -> None:
-        """Connect anew once both sessions are deleted in which the broker had messages of another thing."""
-        urgent, spool = self.links[LinkName.URGENT], self.settings.spool
-        if self._local.up and urgent.up:
-            with suppress(OSError):  # there is none, or the next connection tries again
-                foreign_sessions_of(spool).replace(left_sessions_of(spool))
-                self._foreign_until = self._system.monotonic() + FOREIGN_S
-                self._local.leave()
-                urgent.leave()
 
     def _expect_session(self, batch: Batch) -> None:
         """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""
@@ -331,6 +310,9 @@ class Forwarder:
             return
         if message.link is LinkName.CLOUD:
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), batch)
+        elif message.failure is not None:
+            # Not delivered: it is sent again when its time is over.
+            _log.warning("the home's broker refused a message for a service: %s", message.failure)
         else:
             for inbox in self._components.inboxes.values():
                 batch.done.extend(inbox.acknowledged(message.mid))

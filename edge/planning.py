@@ -66,7 +66,8 @@ class Batch:
     """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
 
     After the commit the messages in `acknowledge` are acknowledged, the `questions` of services to an
-    inbox answered, and it is counted if the home's broker has forgotten our session (`session_lost`).
+    inbox answered, and the messages for another thing that are dropped (`foreign`) counted, and whether the
+    home's broker has forgotten our session (`session_lost`).
     """
 
     submissions: list[Submission] = field(default_factory=list)
@@ -75,6 +76,7 @@ class Batch:
     acknowledge: list[Received] = field(default_factory=list)
     questions: list[tuple[Role, bytes, Channel]] = field(default_factory=list)
     session_lost: bool = False
+    foreign: int = 0
 
 
 @dataclass(slots=True)

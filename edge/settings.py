@@ -52,6 +52,9 @@ class LocalSettings:
     count only until the file can be read."""
     client_id: str = text("eventplane-forwarder")
     """MQTT client id."""
+    # Only MQTT 5 says for which device a message waited (ADR 56).
+    protocol: Literal["3.1.1", "5"] = choice("5", ("3.1.1", "5"))
+    """MQTT version. With 3.1.1 messages that wait on a card from another device are sent as this device's."""
     username: str | None = word(
         r"[^\x00-\x1f\x7f]{1,128}", "a user name; none for a broker that does not ask", None
     )

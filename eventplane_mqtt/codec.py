@@ -20,9 +20,9 @@ RECEIVE_MAXIMUM = 0x21
 TOPIC_ALIAS = 0x23
 USER_PROPERTY = 0x26
 MAXIMUM_PACKET_SIZE = 0x27
+SUBSCRIPTION_IDENTIFIER = 0x0B
+SUBSCRIPTION_IDENTIFIER_AVAILABLE = 0x29
 
-_SUBSCRIPTION_IDENTIFIER = 0x0B
-_REPEATABLE = {USER_PROPERTY, _SUBSCRIPTION_IDENTIFIER}
 _NEVER_ZERO = {RECEIVE_MAXIMUM, MAXIMUM_PACKET_SIZE}
 
 PINGREQ: Final = b"\xc0\x00"
@@ -35,7 +35,7 @@ _OVERSIZE_HEAD_BYTES: Final = 0xFFFF + 16 * 1024
 OVERSIZE_BYTES."""
 
 _MAX_LENGTH = 268_435_455
-_NEVER = 0xFFFFFFFF  # of a session (MQTT 5.0, section 3.1.2.11.2)
+_NEVER = b"\xff" * 4  # of a session (MQTT 5.0, section 3.1.2.11.2)
 
 _NAMES: Final = (
     "reserved packet", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "SUBSCRIBE",
@@ -82,6 +82,7 @@ class Publish(NamedTuple):
     """An application message. `mid` is 0 at QoS 0.
 
     `oversize` is the size of a payload that is too large, bytes, of which `payload` is the beginning; else 0.
+    `foreign`: only subscriptions of other owners than ours have brought it.
     """
 
     topic: str
@@ -90,6 +91,7 @@ class Publish(NamedTuple):
     duplicate: bool
     retain: bool
     oversize: int = 0
+    foreign: bool = False
 
 
 class PubAck(NamedTuple):
@@ -180,7 +182,7 @@ class Reader:
         return self.text(), self.text()
 
     def properties(self) -> dict[int, Any]:
-        """Return MQTT 5 properties by identifier, without the repeatable ones, which nothing here uses.
+        """Return MQTT 5 properties without user properties, by identifier; those of subscriptions as a list.
 
         All of the standard are read: an unknown one would hide where the next one starts.
         """
@@ -195,9 +197,11 @@ class Reader:
             if read is None:
                 raise self.error(f"an unknown property 0x{identifier:02x}")
             value = read(self)
-            if identifier in found or (value == 0 and identifier in _NEVER_ZERO):
+            if identifier == SUBSCRIPTION_IDENTIFIER:
+                found.setdefault(identifier, []).append(value)
+            elif identifier in found or (value == 0 and identifier in _NEVER_ZERO):
                 raise self.error(f"property 0x{identifier:02x} must not repeat or be 0")
-            if identifier not in _REPEATABLE:
+            elif identifier != USER_PROPERTY:
                 found[identifier] = value
         self._end = packet_end
         return found
@@ -217,10 +221,10 @@ def _each(read: Callable[[Reader], Any], *identifiers: int) -> dict[int, Callabl
 
 
 _READERS = (
-    _each(Reader.byte, 0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A)
+    _each(Reader.byte, 0x01, 0x17, 0x19, 0x24, 0x25, 0x28, SUBSCRIPTION_IDENTIFIER_AVAILABLE, 0x2A)
     | _each(Reader.two, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, 0x22, TOPIC_ALIAS)
     | _each(Reader.four, 0x02, SESSION_EXPIRY, 0x18, MAXIMUM_PACKET_SIZE)
-    | _each(Reader.variable, _SUBSCRIPTION_IDENTIFIER)
+    | _each(Reader.variable, SUBSCRIPTION_IDENTIFIER)
     | _each(Reader.text, 0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, REASON_STRING)
     | _each(Reader.binary, 0x09, 0x16)
     | _each(Reader.pair, USER_PROPERTY)
@@ -232,10 +236,13 @@ class Decoder:
 
     Keeps only bytes that arrived: a length field reserves nothing. Of a PUBLISH that claims more than
     `max_packet_bytes` (of a whole packet) only the beginning is kept; any other such packet fails at once.
+    `owner` is the identifier of our subscriptions (MQTT 5 only, 0: none).
     """
 
-    def __init__(self, version: int, max_packet_bytes: int) -> None:
+    def __init__(self, version: int, max_packet_bytes: int, owner: int = 0) -> None:
         self._is_5 = version == 5
+        self._owner = owner
+        self._usual_properties = _owner_properties(owner)
         self._max = max_packet_bytes
         self._kept_bytes = min(_OVERSIZE_HEAD_BYTES, max_packet_bytes)
         self._rest = bytearray()
@@ -313,20 +320,34 @@ class Decoder:
         mid = data[topic_end] << 8 | data[topic_end + 1] if qos else 0
         if qos and not mid:
             raise ProtocolError("PUBLISH", "packet id 0")
+        foreign = False
         if not self._is_5:
             payload = data[body:kept]
-        elif body < kept and not data[body]:
-            payload = data[body + 1 : kept]
+        elif data.startswith(self._usual_properties, body, kept):
+            payload = data[body + len(self._usual_properties) : kept]
         else:
             reader = Reader("PUBLISH", data[body:kept])
-            if TOPIC_ALIAS in reader.properties():
-                raise ProtocolError("PUBLISH", "a topic alias, which we did not allow")
+            size = reader.variable()
+            # They may be what makes a packet too large.
+            properties = reader.take(min(size, reader.left) if kept < end else size)
+            foreign = len(properties) == size and self._is_foreign(properties)
             payload = reader.rest()
         oversize = 0
         if kept < end:
             oversize = len(payload) + end - kept
             payload = payload[:OVERSIZE_BYTES]
-        return Publish(topic, payload, mid, bool(first & 8), bool(first & 1), oversize)
+        return Publish(topic, payload, mid, bool(first & 8), bool(first & 1), oversize, foreign)
+
+    def _is_foreign(self, properties: bytes) -> bool:
+        # First, as Mosquitto writes it: a sender's properties cost no time then, however many they are.
+        if self._owner and properties.startswith(self._usual_properties[1:]):
+            return False
+        found = Reader("PUBLISH", _sized(properties)).properties()
+        if TOPIC_ALIAS in found:
+            raise ProtocolError("PUBLISH", "a topic alias, which we did not allow")
+        # Without any it was queued before subscriptions had an owner.
+        owners = found.get(SUBSCRIPTION_IDENTIFIER, [self._owner])
+        return bool(self._owner) and self._owner not in owners
 
     def _connack(self, body: bytes) -> ConnAck:
         reader = Reader("CONNACK", body)
@@ -393,13 +414,13 @@ def encode_connect(
     *,
     clean: bool,
     keepalive_s: int,
-    max_packet_bytes: int = _MAX_LENGTH,
     username: str | None = None,
     password: bytes | None = None,
 ) -> bytes:
-    """Encode CONNECT; `max_packet_bytes` exists in MQTT 5 only. A session that is not clean never expires.
+    """Encode CONNECT. A session that is not clean never expires.
 
-    MQTT 3.1.1 has no password without a username. Raises `UnsendableError`.
+    MQTT 3.1.1 has no password without a username. Raises `UnsendableError`. It states no largest packet: an
+    MQTT 5 broker would drop a larger one without a word.
     """
     is_5 = version == 5
     flags = 0x02 if clean else 0x00
@@ -412,16 +433,15 @@ def encode_connect(
         payload += _binary(password)
     properties = b""
     if is_5:
-        expiry = b"" if clean else _property(SESSION_EXPIRY, _NEVER)
-        properties = _sized(expiry + _property(MAXIMUM_PACKET_SIZE, max_packet_bytes))
+        properties = _sized(b"" if clean else bytes((SESSION_EXPIRY,)) + _NEVER)
     head = b"\x00\x04MQTT" + bytes((version, flags)) + keepalive_s.to_bytes(2, "big")
     return b"\x10" + _sized(head + properties + payload)
 
 
-def encode_subscribe(version: int, mid: int, filters: Sequence[str], qos: int) -> bytes:
-    """Encode SUBSCRIBE to `filters`, all at the same QoS."""
+def encode_subscribe(version: int, mid: int, filters: Sequence[str], qos: int, owner: int = 0) -> bytes:
+    """Encode SUBSCRIBE to `filters`, all at the same QoS; `owner` is their identifier in MQTT 5 (0: none)."""
     options = bytes((qos,))
-    head = mid.to_bytes(2, "big") + (b"\0" if version == 5 else b"")
+    head = mid.to_bytes(2, "big") + (_owner_properties(owner) if version == 5 else b"")
     return b"\x82" + _sized(head + b"".join(_text(each) + options for each in filters))
 
 
@@ -453,8 +473,8 @@ def encode_disconnect(version: int, reason: int = 0) -> bytes:
     return b"\xe0\x01" + bytes((reason,)) if version == 5 and reason else b"\xe0\x00"
 
 
-def _property(identifier: int, value: int) -> bytes:
-    return bytes((identifier,)) + value.to_bytes(4, "big")
+def _owner_properties(owner: int) -> bytes:
+    return _sized(bytes((SUBSCRIPTION_IDENTIFIER,)) + _variable(owner) if owner else b"")
 
 
 def _text(value: str) -> bytes:

@@ -182,7 +182,8 @@ class Endpoint:
 
     Without `needs_subscriptions` a connection is up even if the broker refuses the subscriptions.
 
-    A session that is not clean lasts as long as the broker likes: we ask for no end by its clock.
+    A session that is not clean lasts as long as the broker likes: we ask for no end by its clock. In MQTT 5
+    the broker writes down with each message for which `owner` it waits (1 to 268435455, 0: nobody).
     """
 
     host: str
@@ -198,6 +199,7 @@ class Endpoint:
     proxy: Proxy | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"
     max_packet_bytes: int = MAX_PACKET_BYTES
+    owner: int = 0
 
     @property
     def version(self) -> int:

@@ -77,7 +77,8 @@ class Received(NamedTuple):
     """A message that waits for our acknowledgement; `mid` is 0 at QoS 0, which needs none.
 
     `retained`: the broker kept it from before we subscribed. `oversize` is the size of a payload that was too
-    large to be read, bytes; `payload` then is its beginning. 0 for a complete payload.
+    large to be read, bytes; `payload` then is its beginning. 0 for a complete payload. `foreign`: it waited
+    in our session for another owner.
     """
 
     link: LinkName
@@ -87,6 +88,7 @@ class Received(NamedTuple):
     payload: bytes
     retained: bool = False
     oversize: int = 0
+    foreign: bool = False
 
     @property
     def memory_bytes(self) -> int:

@@ -193,7 +193,7 @@ class Session:
         # CONNACK, and then the SUBACKs, have a deadline each.
         self._answer_by = 0.0
         self._keepalive = KeepAlive(endpoint.keepalive_s)
-        self._decoder = Decoder(self._version, endpoint.max_packet_bytes)
+        self._decoder = Decoder(self._version, endpoint.max_packet_bytes, endpoint.owner)
         self._packets: Iterator[Packet] = iter(())
         self._drops = drops
         self._skips = skips
@@ -400,7 +400,7 @@ class Session:
         if self._phase is _Phase.SUBSCRIBING and self.resumed:
             # The broker resumes the lasting session with its backlog, and SUBACK comes only after that.
             self._be_up()
-        topic, payload, mid, duplicate, retained, oversize = packet
+        topic, payload, mid, duplicate, retained, oversize, foreign = packet
         if self._skips is not None and self._skips(topic, payload):
             if mid and self._received.is_news(mid, duplicate=duplicate):
                 self.acknowledge(mid)
@@ -411,7 +411,7 @@ class Session:
             return
         if mid and not self._received.is_news(mid, duplicate=duplicate):
             return
-        message = Received(self._link, self._generation, mid, topic, payload, retained, oversize)
+        message = Received(self._link, self._generation, mid, topic, payload, retained, oversize, foreign)
         self._room -= message.memory_bytes
         self._room_for_qos_0 -= message.memory_bytes
         self._messages.append(message)
@@ -446,10 +446,11 @@ class Session:
         self._phase = _Phase.SUBSCRIBING
         self.resumed = packet.session_present
         topics = self._endpoint.subscriptions
+        owner = self._endpoint.owner if found.get(codec.SUBSCRIPTION_IDENTIFIER_AVAILABLE, 1) else 0
         for first in range(0, len(topics), _MAX_FILTERS):
             mid = self._sent.new_id()
             self._filters[mid] = topics[first : first + _MAX_FILTERS]
-            self._put(codec.encode_subscribe(self._version, mid, self._filters[mid], _QOS))
+            self._put(codec.encode_subscribe(self._version, mid, self._filters[mid], _QOS, owner))
         self._check_subscribed()
 
     def _take_suback(self, mid: int, codes: bytes) -> None:
@@ -497,7 +498,6 @@ def _connect(endpoint: Endpoint, password: bytes | None) -> bytes:
         endpoint.client_id,
         clean=endpoint.clean_session,
         keepalive_s=endpoint.keepalive_s,
-        max_packet_bytes=endpoint.max_packet_bytes,
         username=endpoint.login.username if endpoint.login else None,
         password=password,
     )

@@ -1,7 +1,6 @@
 """The durable store in front of everything that leaves the device."""
 
 from edge.spool.database import read_backlog
-from edge.spool.files import foreign_sessions_of, left_sessions_of
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -31,7 +30,5 @@ __all__ = [
     "Spool",
     "SpoolOrigin",
     "StoredEvent",
-    "foreign_sessions_of",
-    "left_sessions_of",
     "read_backlog",
 ]

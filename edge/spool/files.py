@@ -52,12 +52,6 @@ unfinished_of = partial(beside, suffix=".recovering")
 readable_of = partial(beside, suffix=".salvage")
 """The path of a name under which a damaged spool is read."""
 
-foreign_sessions_of = partial(beside, suffix=".foreign")
-"""The path of a file that is there while the home's broker may hold sessions of another thing."""
-
-left_sessions_of = partial(beside, suffix=".foreign-left")
-"""The path of that file once the broker has deleted them, but may have them again after a power cut."""
-
 
 class CommitNote(NamedTuple):
     """What the spool of an epoch had after its last commit, or after one before.
@@ -190,8 +184,6 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
     """
     owner, said, file = "", "", beside(path, ".owner")
     with contextlib.suppress(FileNotFoundError):
-        left_sessions_of(path).replace(foreign_sessions_of(path))
-    with contextlib.suppress(FileNotFoundError):
         owner, _, said = file.read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:
         return said
@@ -200,7 +192,6 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
         note_of(path).unlink(missing_ok=True)
         _prune(path, capacity_bytes)
         kept = f"{path.name}.damaged-*"
-        durable.write(foreign_sessions_of(path), owner.encode())
         said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
     try:
         # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.

@@ -65,6 +65,8 @@ _MOST_S: Final = 1.5
 _DELIVERY_S: Final = 60.0
 """How long nothing may change before what is pending counts as undelivered."""
 _BLOCK: Final = 4_096
+_BROKER_LOST: Final = ("had forgotten the forwarder's session", "had waited at the home's broker")
+"""How the forwarder reports that it lost what only its broker had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def judge(alarms: Sequence[Alarm], boots: Sequence[BootLog], things: dict[str, s
         found.acknowledged.append(each.id)
         came_from, later = things.get(each.id, set()), boots[each.boot :]
         sent_to = {boot.thing for boot in boots[each.boot : each.confirmed + 1]}
-        if each.sender == SENDER and came_from - sent_to:
+        if came_from - sent_to:
             found.under_another.append(each.id)
         if came_from:
             continue
@@ -300,7 +302,7 @@ class Device:
             each.stop() if boot.in_order else each.kill()
         said = self._logged(began)
         log.is_connected = BROKER_CONNECTED in said
-        log.broker_reported |= "had forgotten the forwarder's session" in said
+        log.broker_reported |= any(each in said for each in _BROKER_LOST)
         log.spool_reported = "there was a spool of" in said
 
     def _pending(self) -> int:

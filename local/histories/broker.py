@@ -1,4 +1,6 @@
-"""A message broker, as bytes: what Mosquitto and IoT Core do of MQTT 3.1.1 at QoS 0 and 1.
+"""A message broker, as bytes: what Mosquitto and IoT Core do of MQTT at QoS 0 and 1.
+
+Of MQTT 5 it has what a forwarder uses: the subscription identifier, which messages that wait are kept with.
 
 It shares no code with `eventplane_mqtt`, which talks to it. `tests/integration/histories` runs the same
 scenarios on Mosquitto.
@@ -49,6 +51,7 @@ class Message:
     qos: int = 1
     retained: bool = False
     is_again: bool = False
+    properties: bytes = b""
 
 
 @dataclass
@@ -62,6 +65,8 @@ class Kept:
     waiting: deque[Message] = field(default_factory=deque)
     in_flight: dict[int, Message] = field(default_factory=dict)
     mid: int = 0
+    properties: bytes = b""
+    """Of its last SUBSCRIBE: what it subscribed to has the same ones."""
 
     def next_mid(self) -> int:
         self.mid = self.mid % 65_535 + 1
@@ -133,6 +138,7 @@ class Broker:
     def offer(self, kept: Kept, message: Message) -> None:
         """Give a client a message, or keep it until the client is there."""
         link = self.links.get(kept.client) or self.members.get(kept.client)
+        message = replace(message, properties=kept.properties)
         if isinstance(link, Link) and message.qos == 0:
             link.send(message)
             return
@@ -168,6 +174,7 @@ class Link:
         self._buffer = b""
         self._is_open = True
         self._heard_s = 0.0
+        self._is_5 = False
 
     def take(self, data: bytes) -> None:
         """Bytes come from the client."""
@@ -214,6 +221,8 @@ class Link:
             mid = self.kept.next_mid()
             self.kept.in_flight[mid] = message
             head += mid.to_bytes(2, "big")
+        if self._is_5:
+            head += bytes((len(message.properties),)) + message.properties
         first = 0x30 | message.is_again << 3 | message.qos << 1 | message.retained
         self._peer.take(_packet(first, head + message.payload))
 
@@ -254,9 +263,10 @@ class Link:
             self._peer.take(b"\xd0\x00")
 
     def _connect(self, body: bytes) -> None:
-        flags = body[7]
+        flags, self._is_5 = body[7], body[6] == 5
         clean, will = bool(flags & 0x02), None
-        name, rest = _read(body[10:])
+        _, rest = self._properties(body[10:])
+        name, rest = _read(rest)
         client = name.decode()
         if flags & 0x04:
             topic, rest = _read(rest)
@@ -277,7 +287,7 @@ class Link:
         kept.clean, kept.will = clean, will
         self.kept = kept
         self._broker.links[client] = self
-        self._peer.take(bytes((0x20, 2, resumed, 0)))
+        self._peer.take(_packet(0x20, bytes((resumed, 0)) + bytes(self._is_5)))
         self._broker.tell(client, "connected")
         self.push()
         if keepalive_s := int.from_bytes(body[8:10], "big"):
@@ -294,15 +304,22 @@ class Link:
     def _publish(self, kept: Kept, flags: int, body: bytes) -> None:
         qos = flags >> 1 & 3
         topic, rest = _read(body)
-        mid, payload = (rest[:2], rest[2:]) if qos else (b"", rest)
+        mid, rest = (rest[:2], rest[2:]) if qos else (b"", rest)
+        _, payload = self._properties(rest)
         message = Message(topic.decode(), payload, qos, bool(flags & 1))
         if self._broker.limits.refuses(message):
             self.end()
         elif self._broker.take_publish(kept.client, message) and qos:
             self._peer.take(b"\x40\x02" + mid)
 
+    def _properties(self, data: bytes) -> tuple[bytes, bytes]:
+        """Split `data` behind MQTT 5's properties, of less than 128 bytes."""
+        end = 1 + data[0] if self._is_5 else 0
+        return data[1:end], data[end:]
+
     def _subscribe(self, kept: Kept, body: bytes) -> None:
-        mid, rest, codes = body[:2], body[2:], b""
+        mid, codes = body[:2], bytes(self._is_5)
+        kept.properties, rest = self._properties(body[2:])
         news: list[str] = []
         while rest:
             name, rest = _read(rest)

@@ -116,7 +116,7 @@ def test_binary_mode(world: World, attempt: Attempt) -> None:
     finally:
         client.disconnect()
         client.loop_stop()
-    # The forwarder speaks MQTT 3.1.1 in the home: there the payload is all that there is of an event.
+    # For the forwarder the payload is all that there is of an event.
     assert world.comes(lambda: world.letter_about(payload) is not None)
     letter = world.letter_about(payload)
     assert letter is not None

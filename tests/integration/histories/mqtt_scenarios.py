@@ -30,6 +30,7 @@ ACCESS: Final = f"topic readwrite #\ntopic deny +/{DENIED}\n"
 
 _TOPICS: Final = ("t", "t/1", "t/2", "t/x/1", "u", DENIED)
 _FILTERS: Final = (*_TOPICS, "#", "+", "t/+", "t/#", "+/1", "t/x/#", "t/+/1")
+_PINGREQ: Final = b"\xc0\x00"
 _PINGRESP: Final = b"\xd0\x00"
 _SECONDS: Final = 20.0
 
@@ -162,7 +163,7 @@ class _Client:
         retained: list[str] = []
         while not self.is_over:
             owed = len(self._owed)
-            self.wire.send(b"\xc0\x00")
+            self.wire.send(_PINGREQ)
             while (packet := self.wire.packet()) not in (_PINGRESP, b""):
                 kind, body = packet[0] >> 4, packet[1 + _digits(packet) :]
                 if kind != 3:
@@ -295,4 +296,32 @@ def expires(connect: Callable[[], Wire]) -> list[str]:
         pass  # its CONNACK, and then its end
     observed += watcher.settle()
     watcher.wire.drop()
+    return observed
+
+
+def _published(packet: bytes, topic: bytes) -> list[str]:
+    """Return the flags of a PUBLISH, and what is behind its topic and id."""
+    return [f"{packet[0]:x} {packet[4 + len(topic) :]!r}"] if packet[0] >> 4 == 3 else []
+
+
+def owners(connect: Callable[[], Wire]) -> list[str]:
+    """Return what a lasting reader is given whose subscriptions in MQTT 5 have an owner, then another."""
+    topic, observed = _text("owners/t"), list[str]()
+    writer = _Client(connect(), "owners/")
+    writer.wire.send(_packet(0x10, _text("MQTT") + bytes((4, 2, 0, 0)) + _text("owners/writer")))
+    never_expires = b"\x05\x11\xff\xff\xff\xff"
+    for owner in (7, 8):
+        reader = connect()
+        reader.send(
+            _packet(0x10, _text("MQTT") + bytes((5, 0, 0, 0)) + never_expires + _text("owners/reader"))
+        )
+        reader.send(_packet(0x82, bytes((0, 1, 2, 0x0B, owner)) + topic + b"\x01") + _PINGREQ)
+        while (packet := reader.packet()) != _PINGRESP:
+            observed += _published(packet, topic)
+        writer.wire.send(_packet(0x32, topic + b"\x00\x01here"))
+        observed += _published(reader.packet(), topic)
+        reader.drop()
+        writer.wire.send(_packet(0x32, topic + b"\x00\x01away"))
+        writer.settle()
+    writer.wire.drop()
     return observed

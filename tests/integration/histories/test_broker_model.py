@@ -22,6 +22,7 @@ from tests.integration.histories.mqtt_scenarios import (
     Scenario,
     SocketWire,
     expires,
+    owners,
 )
 
 SCENARIOS = 60
@@ -75,3 +76,16 @@ def test_a_client_that_says_nothing_is_presumed_dead(pair: Pair) -> None:
     simulated = expires(lambda: ModelWire(engine, broker))
     assert simulated == expires(lambda: SocketWire(pair.port))
     assert "will" in simulated[-1]
+
+
+def test_a_message_is_kept_with_the_owner_it_waits_for(pair: Pair) -> None:
+    engine = Engine()
+    broker = pair.model(engine)
+    found = owners(lambda: SocketWire(pair.port))
+    assert found == owners(lambda: ModelWire(engine, broker))
+    assert found == [
+        r"32 b'\x02\x0b\x07here'",
+        r"3a b'\x02\x0b\x07here'",
+        r"32 b'\x02\x0b\x07away'",
+        r"32 b'\x02\x0b\x08here'",
+    ]

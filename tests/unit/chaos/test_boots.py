@@ -24,7 +24,7 @@ CONNECTED_LATE = BootLog(A, is_connected=True, broker_reported=True)
         (Alarm("a", SENDER, 1, 1), set(), [SPOOL, CONNECTED], {"lost"}),
         (Alarm("a", SENDER, 0), set(), [CONNECTED], set()),
         (Alarm("a", PLAIN, 0), set(), [CONNECTED], set()),
-        (Alarm("a", PLAIN, 0, 0), {B}, [CONNECTED], set()),
+        (Alarm("a", PLAIN, 0, 0), {B}, [CONNECTED], {"under_another_thing"}),
         (Alarm("a", PLAIN, 0, 0), set(), [CONNECTED, CONNECTED], {"lost"}),
         (Alarm("a", PLAIN, 0, 0), set(), [OTHER, CONNECTED_LATE], {"lost_and_reported"}),
         (Alarm("a", PLAIN, 0, 0), set(), [OTHER, CONNECTED, BROKER], {"lost"}),

@@ -1,9 +1,7 @@
 """Which session at the home's broker brings what, and what becomes of messages that no box expects."""
 
 from dataclasses import replace
-from errno import EIO
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -11,9 +9,7 @@ from contract.acl import FORWARDER, acl
 from edge.components import first_session_has_it, make_links
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import UrgentHint, subscriptions
-from edge.forwarder import FOREIGN_S
 from edge.planning import LETTERS_EVERY_MS, MOST_LETTERS
-from edge.spool import foreign_sessions_of, left_sessions_of
 from edge.system import SYSTEM
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
@@ -132,14 +128,10 @@ class TestSessions:
         (urgent,) = [each for each in rules if each.startswith(f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}\n")]
         assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
 
-    @pytest.mark.parametrize("is_foreign", [False, True])
+    @pytest.mark.parametrize("thing", ["thing", "another"])
     def test_each_session_dials_with_its_own_client_id_login_and_subscriptions(
-        self, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_foreign: bool
+        self, device: Device, tmp_path: Path, thing: str
     ) -> None:
-        if is_foreign:
-            foreign_sessions_of(device.path).touch()
-        else:
-            monkeypatch.setattr(Path, "stat", Mock(side_effect=OSError(EIO, "the disk fails")))
         dialled: dict[LinkName, Endpoint] = {}
 
         def dial(endpoint: Endpoint, link: LinkName, generation: int, *_: object) -> FakeWire:
@@ -148,12 +140,16 @@ class TestSessions:
 
         local = replace(device.settings.local, username="me", password_file=tmp_path / "password")
         cloud_settings = replace(device.settings.cloud, protocol="5")
-        settings, plane = replace(device.settings, local=local, cloud=cloud_settings), contract()
+        settings = replace(device.settings, thing=thing, local=local, cloud=cloud_settings)
+        plane = contract()
         for link in make_links(settings, lambda: plane, Mailbox(), SYSTEM, dial).values():
             link.tick(0.0)
         for session, suffix in ((LOCAL, ""), (URGENT, URGENT_CLIENT_SUFFIX)):
             found = dialled[session]
-            assert (found.host, found.port, found.clean_session) == ("127.0.0.1", 1883, is_foreign)
+            assert (found.host, found.port, found.clean_session) == ("127.0.0.1", 1883, False)
+            # Written down with each message that waits in the home: it must never change for a thing.
+            owner = {"thing": 182_083_940, "another": 216_615_329}[thing]
+            assert (found.protocol, found.owner) == ("5", owner)
             assert (found.client_id, found.login) == (
                 local.client_id + suffix,
                 Login("me" + suffix, tmp_path / "password"),
@@ -161,10 +157,10 @@ class TestSessions:
             assert found.subscriptions == subscriptions(plane, session)
             assert found.needs_subscriptions
         cloud = dialled[CLOUD]
-        assert (cloud.host, cloud.client_id, cloud.clean_session) == ("cloud", "thing", True)
+        assert (cloud.host, cloud.client_id, cloud.clean_session) == ("cloud", thing, True)
         assert cloud.protocol == "5"
         # Alarms go up even if the cloud's policy lacks the downlink's topic.
-        assert (cloud.subscriptions, cloud.needs_subscriptions) == (("devices/thing/inbox",), False)
+        assert (cloud.subscriptions, cloud.needs_subscriptions) == ((f"devices/{thing}/inbox",), False)
 
     @pytest.mark.parametrize("sessions", [(URGENT, LOCAL), (LOCAL, URGENT)])
     def test_what_comes_twice_is_once(self, device: Device, sessions: tuple[LinkName, LinkName]) -> None:
@@ -190,21 +186,13 @@ class TestSessions:
         device.connect(LOCAL)
         assert device.ids_at("call") == ["fire"]
 
-    def test_sessions_of_another_thing_are_deleted(self, make: MakeDevice) -> None:
-        device = make(connected=False)
-        (marker := foreign_sessions_of(device.path)).touch()
-        device.connect(LOCAL)
-        assert (marker.exists(), device.local.last.abandoned) == (True, False)
-        device.connect(URGENT)
-        assert (marker.exists(), left_sessions_of(device.path).exists()) == (False, True)
-        assert device.local.last.abandoned
-        assert device.urgent.last.abandoned
-        device.reconnect(LOCAL)
-        device.reconnect(URGENT)
-        assert not device.local.last.abandoned
-        # Until the broker has written its database, a power cut brings the sessions back.
-        device.turn(after=FOREIGN_S)
-        assert not left_sessions_of(device.path).exists()
+    def test_what_waited_for_another_is_dropped(self, device: Device) -> None:
+        alarm = over(device, LOCAL, event("theirs", ALARM).json.encode())
+        device.turn(alarm._replace(foreign=True), over(device, URGENT, event("ours", ALARM).json.encode()))
+        assert device.ids_at("call") == ["ours"]
+        assert device.local.last.acknowledged == [1]
+        device.turn(after=61.0)
+        assert device.not_stored()[OUTBOXES, "another_thing"] == 1
 
     def test_the_urgent_session_is_dialled_again_by_itself(self, device: Device) -> None:
         dialled, first = len(device.urgent.all), len(device.local.all)

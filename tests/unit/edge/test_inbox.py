@@ -17,7 +17,7 @@ from eventplane.device_reports import key_digest
 from eventplane.receipts import Receipt, digest
 from eventplane_mqtt.link import Backoff, Link
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.fakes import ALARM, Wires, contract, event
+from tests.unit.edge.fakes import ALARM, Device, Wires, contract, event
 from tests.unit.edge.spools import arrival
 
 INBOX = contract().channel("call.inbox")
@@ -54,6 +54,16 @@ class Pump:
         self.spool.commit([], [each.delivery for each in ended], uptime_ms=0)
         self.inbox.pump(0.0)
         return len(ended)
+
+
+def test_a_message_that_the_broker_refuses_is_not_delivered(device: Device) -> None:
+    device.send(event("1", subject="show"))
+    ((mid, *_),) = device.local.last.published[1:]
+    device.turn(device.puback(mid, LinkName.LOCAL, "not authorized"))
+    assert device.spool.backlog()["display.inbox"] == 1
+    device.turn(device.puback(mid, LinkName.LOCAL))
+    device.turn(after=61.0)
+    assert device.spool.backlog()["display.inbox"] == 0
 
 
 @pytest.fixture

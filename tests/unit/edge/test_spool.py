@@ -13,8 +13,6 @@ from edge.spool import (
     Delivery,
     Discard,
     Spool,
-    foreign_sessions_of,
-    left_sessions_of,
     read_backlog,
     tables,
 )
@@ -196,7 +194,7 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
     assert kinds == ["created", "created", "resumed"]
 
 
-@pytest.mark.parametrize("without_room", ["", ".owner", ".foreign", ".commits"])
+@pytest.mark.parametrize("without_room", ["", ".owner", ".commits"])
 def test_a_spool_of_another_is_kept(path: Path, without_room: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write, full = durable.write, {without_room}
 
@@ -208,7 +206,6 @@ def test_a_spool_of_another_is_kept(path: Path, without_room: str, monkeypatch: 
     with Spool(path, SYSTEM, thing="home-1") as spool:
         spool.commit([arrival(1)], uptime_ms=0)
         epoch = spool.epoch
-    assert not foreign_sessions_of(path).exists()
     monkeypatch.setattr(durable, "write", write_some)
     for _ in range(5 if without_room else 0):
         with pytest.raises(SpoolFullError):
@@ -218,12 +215,7 @@ def test_a_spool_of_another_is_kept(path: Path, without_room: str, monkeypatch: 
         assert spool.epoch != epoch
         assert (spool.next_sequence, waiting(spool), spool.recent_keys(9)) == (1, [], [])
         assert "of 'home-1'" in spool.origin.damage
-        assert foreign_sessions_of(path).exists()
         spool.commit([arrival(1)], uptime_ms=0)
-    # The broker deleted them, and its power went before it had written that down.
-    foreign_sessions_of(path).replace(left_sessions_of(path))
-    with Spool(path, SYSTEM, thing="home-2"):
-        assert foreign_sessions_of(path).exists()
     full.add(".owner")
     for own in ("home-2", None, "home-3"):
         with Spool(path, SYSTEM, thing=own) as spool:

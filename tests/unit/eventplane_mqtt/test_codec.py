@@ -46,25 +46,24 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
             "10 0e 00 04 4d 51 54 54 04 00 01 2c 00 02 6d 65",
         ),
         (
-            encode_connect(5, "me", clean=False, keepalive_s=0, max_packet_bytes=1024),
-            "10 19 00 04 4d 51 54 54 05 00 00 00 0a 11 ff ff ff ff 27 00 00 04 00 00 02 6d 65",
+            encode_connect(5, "me", clean=False, keepalive_s=0),
+            "10 14 00 04 4d 51 54 54 05 00 00 00 05 11 ff ff ff ff 00 02 6d 65",
         ),
         (
-            encode_connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16),
-            "10 12 00 04 4d 51 54 54 05 02 00 01 05 27 00 00 00 10 00 00",
+            encode_connect(5, "", clean=True, keepalive_s=1),
+            "10 0d 00 04 4d 51 54 54 05 02 00 01 00 00 00",
         ),
         (
             encode_connect(4, "me", clean=True, keepalive_s=60, username="u", password=b"\xff\x00"),
             "10 15 00 04 4d 51 54 54 04 c2 00 3c 00 02 6d 65 00 01 75 00 02 ff 00",
         ),
         (
-            encode_connect(
-                5, "me", clean=True, keepalive_s=1, max_packet_bytes=16, username="u", password=b"p"
-            ),
-            "10 1a 00 04 4d 51 54 54 05 c2 00 01 05 27 00 00 00 10 00 02 6d 65 00 01 75 00 01 70",
+            encode_connect(5, "me", clean=True, keepalive_s=1, username="u", password=b"p"),
+            "10 15 00 04 4d 51 54 54 05 c2 00 01 00 00 02 6d 65 00 01 75 00 01 70",
         ),
         (encode_subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
         (encode_subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),
+        (encode_subscribe(5, 1, ["a"], 1, 128), "82 0a 00 01 03 0b 80 01 00 01 61 01"),
         (encode_publish(4, T, b"hi", 0), "30 07 00 03 61 2f 62 68 69"),
         (encode_publish(4, T, b"", 10, retain=True), "33 07 00 03 61 2f 62 00 0a"),
         (encode_publish(5, T, b"hi", 10), "32 0a 00 03 61 2f 62 00 0a 00 68 69"),
@@ -138,6 +137,43 @@ def test_texts_that_mqtt_cannot_carry_are_refused(send: object) -> None:
 )
 def test_what_a_broker_sends_is_read(version: int, data: bytes, expected: Packet) -> None:
     assert decode(data + data, version) == [expected, expected]
+
+
+OURS, THEIRS = 1 << 27 | 5, 1 << 27 | 7
+_OURS, _THEIRS = (b"\x0b" + bytes((each & 0x7F | 0x80, 0x80, 0x80, 0x40)) for each in (OURS, THEIRS))
+
+
+@pytest.mark.parametrize(
+    ("properties", "foreign"),
+    [
+        (_OURS, False),
+        (_THEIRS, True),
+        (b"\x01\x01" + _THEIRS, True),
+        (_THEIRS + _OURS, False),
+        (_OURS + b"\x26\0\1a\0\1b", False),
+        # Its session was one of MQTT 3.1.1, which an earlier version used.
+        (b"", False),
+    ],
+)
+def test_a_message_for_another_owner_is_foreign(properties: bytes, foreign: bool) -> None:
+    data = broker.publish(b"t", b"x", 3, 5, properties=properties)
+    expected = Publish("t", b"x", 3, False, False, foreign=foreign)
+    assert list(Decoder(5, LIMIT, OURS).feed(data + data)) == [expected, expected]
+    # Whoever has no owner takes everything.
+    assert list(Decoder(5, LIMIT).feed(data)) == [expected._replace(foreign=False)]
+    cut = broker.packet(0x32, b"\0\1t\0\3" + bytes((len(properties) + 1,)) + properties)
+    with pytest.raises(ProtocolError):
+        list(Decoder(5, LIMIT, OURS).feed(cut + data))
+
+
+def test_properties_that_are_too_large_leave_no_payload() -> None:
+    properties, payload = b"\xd2\x0f" + b"\x26\0\1a\0\1b" * 286, bytes(3_000)
+    data = broker.packet(0x32, b"\0\1t\0\3" + properties + payload) + broker.PINGRESP
+    expected = Publish("t", payload, 3, False, False)
+    assert list(Decoder(5, 10_000, OURS).feed(data)) == [expected, PingResp()]
+    (found, following) = Decoder(5, 1_000, OURS).feed(data)
+    assert following == PingResp()
+    assert found == expected._replace(payload=b"", oversize=len(data) - 1_000 - 2)
 
 
 @pytest.mark.parametrize(

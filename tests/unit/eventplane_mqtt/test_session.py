@@ -69,6 +69,14 @@ def test_it_subscribes_to_eight_filters_at_a_time_and_is_up_when_all_are_confirm
     assert wire.receive(broker.suback(2, b"\1" * 8)) == [UP]
 
 
+@pytest.mark.parametrize(("properties", "owner"), [(b"", 1 << 27), (b"\x29\x00", 0)])
+def test_subscriptions_name_their_owner_if_the_broker_knows_them(properties: bytes, owner: int) -> None:
+    wire = Wire(replace(V5, subscriptions=("t",), owner=1 << 27))
+    wire.sent()
+    wire.receive(broker.connack(5, properties=properties))
+    assert wire.sent() == codec.encode_subscribe(5, 1, ["t"], 1, owner)
+
+
 def test_a_refused_subscription_ends_it_and_names_the_filter() -> None:
     wire = Wire(replace(V5, subscriptions=("good", "bad")))
     wire.receive(broker.connack(5))
