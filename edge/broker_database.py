@@ -30,18 +30,16 @@ _VERSION: Final = 6
 """What 2.0 and 2.1 write. They also read 5, whose heads are shorter: that of 1.6, before an upgrade."""
 
 _CONFIGURATION, _MESSAGE = 1, 2
-_NUMBER: Final = b"\x08"
 _STOPPED_AT: Final = _HEADER.size + _CHUNK.size + 8
 """Where the file has whether it was written at a stop: behind the last number of a message."""
-_CHUNKS: Final = {
-    _CONFIGURATION: (Struct(">9x1s6x"), 0),  # how many bytes the number of a message has
+_TEXTS: Final = {
     _MESSAGE: (Struct(">16xI2x3H4x"), 1),  # message: payload, client, user name, topic
     3: (Struct(">10xH4x"), 1),  # message of a client: client
     4: (Struct(">8x"), 0),  # retained message
     5: (Struct(">4xHH4x"), 2),  # subscription: client, topic
     6: (Struct(">14xH2xH4x"), 0),  # client: client, user name
 }
-"""What each kind of chunk begins with: the lengths of the texts behind it. So many of the last are not 0."""
+"""What each kind of later chunks begins with: the lengths of its texts. So many of the last are not 0."""
 
 _LOST: Final = "are lost, except those that services with receipts send again"
 
@@ -76,14 +74,14 @@ def find_damage(database: Path) -> str:
             return "it does not begin as one"
         if version != _VERSION:
             return "" if version else "its header is cut"
-        at, kinds = _HEADER.size, {_CONFIGURATION}
+        at, fits = _HEADER.size, _is_configuration
         while at < size:
             kind, length = _read(file, _CHUNK, (0, 0))
             at += _CHUNK.size
-            if kind not in kinds or at + length > size or not _fits(file, kind, length):
+            if at + length > size or not fits(file, kind, length):
                 return f"from byte {at - _CHUNK.size} of {size} on it cannot be read"
-            at, kinds = file.seek(at + length), {*_CHUNKS}
-        return "it has no content" if len(kinds) == 1 else ""
+            at, fits = file.seek(at + length), _has_its_texts
+        return "it has no content" if at == _HEADER.size else ""
 
 
 def _was_stopped(database: Path) -> bool:
@@ -98,12 +96,16 @@ def _was_stopped(database: Path) -> bool:
     return was_stopped or not is_known
 
 
-def _fits(file: BinaryIO, kind: int, length: int) -> bool:
-    head, needed = _CHUNKS[kind]
+def _is_configuration(file: BinaryIO, kind: int, length: int) -> bool:
+    # With another size of its numbers, as zeros have, the broker does not start.
+    return kind == _CONFIGURATION and length >= 16 and file.read(10)[9:] == b"\x08"
+
+
+def _has_its_texts(file: BinaryIO, kind: int, length: int) -> bool:
+    if kind not in _TEXTS:
+        return False
+    head, needed = _TEXTS[kind]
     lengths = _read(file, head, (length,) * 4)
-    if kind == _CONFIGURATION:
-        # With another number of bytes, as zeros have, the broker does not start.
-        return length >= head.size and lengths == (_NUMBER,)
     left = length - head.size - sum(lengths)
     if left < 0 or not all(lengths[len(lengths) - needed :]):
         return False
