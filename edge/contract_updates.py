@@ -1,9 +1,7 @@
-"""The device's contract: read from its file, or sent by the cloud and checked before it is stored.
+"""The device's contract: read from its file, or sent by the cloud (`edge.sent_contract`).
 
-A contract from the cloud is stored in the spool like every state, so it is there with its answer or not at
-all. While it is stored it takes precedence over the file of the image, also after a restart; deleting the key
-makes the file active again. None may take away the alarms of the file's contract
-(eventplane/alarm_floor.py).
+While a contract from the cloud is stored it takes precedence over the file of the image, also after a
+restart; deleting the key makes the file active again.
 
 A copy of the last active contract is kept beside the spool. With it a device goes on although its file
 breaks, also after a crash or a power cut: a home without alarms is worse than one with yesterday's routes.
@@ -11,13 +9,11 @@ breaks, also after a crash or a power cut: a home without alarms is worse than o
 
 from __future__ import annotations
 
-import json
 import logging
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
@@ -25,53 +21,20 @@ from edge.parts import can_load
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.device_reports import CONTRACT_KEYS
-from eventplane.envelope import Envelope, parse_event
-
-if TYPE_CHECKING:
-    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
-
-MOST_BYTES: Final = 1024 * 1024
-"""Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""
-
-_GZIP: Final = 16 + zlib.MAX_WBITS
 
 _KEPT: Final = ".contract"
 """Of the file beside the spool with the last active contract."""
 
-_MOST_NAMED: Final = 3
-"""Problems in one refusal: an acknowledgement has room for some hundred characters."""
+_UNREADABLE: Final = SettingProblem(
+    "contract", "the one from the cloud cannot be read", "see that the disk of the program works"
+)
 
 
 def contract_key(name: str) -> str:
     """Return the key under which the contract called `name` is sent."""
     return CONTRACT_KEYS + name
-
-
-def is_contract_update(incoming: Incoming) -> bool:
-    """Return whether `incoming` is a contract for the forwarder itself."""
-    return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
-
-
-def why_refused(incoming: Incoming, image: Contract) -> str | None:
-    """Return why a device whose image has the contract `image` refuses `incoming`; None when it takes it."""
-    name = image.name
-    if incoming.key != contract_key(name):
-        return f"the device's contract is {name!r}; send it under {contract_key(name)}"
-    if incoming.is_deleted:
-        return None
-    if not can_load("eventplane.contract.compiler"):  # which a device needs for what is new to it
-        return "it cannot be checked, for the program's file cannot be read; restart the forwarder"
-    try:
-        contract = _read(incoming.event, is_new=True)
-    except ContractError as error:
-        return str(error)
-    except (ValueError, zlib.error) as error:
-        return f"its data is no compiled contract: {error}"
-    if contract.name != name:
-        return f"it is the contract {contract.name!r}, the device's is {name!r}"
-    return _lost_alarms(image, contract)
 
 
 class ActiveContract(NamedTuple):
@@ -96,16 +59,16 @@ def active_contract(
     """
     image = known if isinstance(found, SettingProblem) else found
     try:
-        delivered = _delivered(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
+        sent = _sent(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
     except SpoolError as error:
         return SettingProblem("contract", f"the delivered one cannot be read: {error.problem}", error.remedy)
-    if isinstance(delivered, Contract):
-        return ActiveContract(delivered, image)
+    if isinstance(sent, Contract):
+        return ActiveContract(sent, image)
     if isinstance(found, SettingProblem):
         return found
-    if delivered is not None:
-        _log.error("the contract that the cloud sent is not followed, the image's is: %s", delivered.problem)
-    return ActiveContract(found, found, delivered)
+    if sent is not None:
+        _log.error("the contract that the cloud sent is not followed, the image's is: %s", sent.problem)
+    return ActiveContract(found, found, sent)
 
 
 def read_contract(file: Path, *, is_new: bool = False) -> Contract | SettingProblem:
@@ -114,7 +77,12 @@ def read_contract(file: Path, *, is_new: bool = False) -> Contract | SettingProb
     One that `is_new` is checked as when it was compiled: a running forwarder has no memory for that.
     """
     try:
-        return _load(file.read_bytes(), str(file), is_new)
+        contract = load_compiled(file.read_bytes(), str(file))
+        if is_new:
+            from eventplane.contract import check_compiled
+
+            check_compiled(contract, str(file))
+        return _without_schemas(contract)
     except ContractError as error:
         return SettingProblem("contract", str(error), "compile it again (eventplane contract compile)")
     except OSError as error:
@@ -141,62 +109,30 @@ def keep_contract(contract: Contract, spool: Path) -> None:
         )  # fmt: skip
 
 
-def _delivered(spool: Spool, image: Contract) -> Contract | SettingProblem | None:
+def _sent(spool: Spool, image: Contract) -> Contract | SettingProblem | None:
     """Return the contract that the cloud sent, why it cannot be followed, or None. Raises `SpoolError`."""
     stored = spool.device_state(Downlink.STATE, contract_key(image.name))
     if stored is None or stored.state_version.is_deleted:
         return None
-    try:
-        delivered = _read(parse_event(stored.json))
-    except (ContractError, ValueError, zlib.error) as error:
-        # An older program after a newer one: the file is of its own time.
-        refused = str(error)
-    else:
-        # Of another image, or from before there was a floor.
-        refused = _lost_alarms(image, delivered) or ""
-        if not refused:
-            return delivered
-    return SettingProblem("contract", refused, "send another contract")
+    if not can_load("edge.sent_contract"):
+        return _UNREADABLE
+    from edge.sent_contract import read_sent
+
+    found = read_sent(stored.json, image)
+    return _without_schemas(found) if isinstance(found, Contract) else found
 
 
 def _kept_for(image: Contract, spool: Path) -> Contract | None:
     """Return the last contract that was active over `spool`, if it has the alarms of `image`."""
     kept = last_contract(spool)
-    if kept is None or kept.name != image.name or _lost_alarms(image, kept):
+    if kept is None or kept.name != image.name or not can_load("edge.sent_contract"):
         return None
-    return kept
+    from edge.sent_contract import lost_alarms
+
+    return None if lost_alarms(image, kept) else kept
 
 
-def _lost_alarms(image: Contract, contract: Contract) -> str | None:
-    """Return which alarms of `image` the `contract` takes away, and the remedy; None for none."""
-    # Only a device that gets a contract from the cloud spends the memory.
-    from eventplane.alarm_floor import floor_problems
-
-    if not (problems := floor_problems(image, contract)):
-        return None
-    named = "; ".join(f"{each.path}: {each.message}" for each in problems[:_MOST_NAMED])
-    more = f" (and {len(problems) - _MOST_NAMED} more)" if len(problems) > _MOST_NAMED else ""
-    return f"it takes alarms away: {named}{more}; {problems[0].remedy}"
-
-
-def _read(event: Envelope, *, is_new: bool = False) -> Contract:
-    """Return the contract in `event`. Raises `ContractError`; `ValueError` or `zlib.error` for other data."""
-    data = event.data()
-    if isinstance(data, bytes):
-        unpacking = zlib.decompressobj(_GZIP)
-        compiled = unpacking.decompress(data, MOST_BYTES)
-        if not unpacking.eof:
-            raise ValueError(f"not all of a gzip file, or more than {MOST_BYTES} bytes in it")
-        return _load(compiled, event.source, is_new)
-    return _load(json.dumps(data), event.source, is_new)
-
-
-def _load(compiled: bytes | str, origin: str, is_new: bool) -> Contract:
-    """Return a contract without the payloads' schemas, which the cloud checks. Raises `ContractError`."""
-    contract = load_compiled(compiled, origin)
-    if is_new:
-        from eventplane.contract import check_compiled
-
-        check_compiled(contract, origin)
+def _without_schemas(contract: Contract) -> Contract:
+    """Return it without the payloads' schemas, which the cloud checks."""
     types = {name: replace(each, schemas={}) for name, each in contract.event_types.items()}
     return replace(contract, event_types=MappingProxyType(types))

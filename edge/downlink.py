@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from edge.contract_updates import is_contract_update, why_refused
 from edge.counts import NotStored
 from edge.decision import Decider, DownlinkDecision
 from edge.delivery_queues import DeliveryQueues
 from edge.planning import Plan
 from edge.pressure import Pressure
 from edge.reports import Heading
+from edge.sent_contract import is_contract_update, why_refused
 from edge.spool import Delivery, DeviceState, Size, Spool
 from edge.spool.states import MOST_KEYS
 from eventplane.contract import Contract, Downlink, Priority, WhenFull

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from edge import contract_updates, durable
+from edge import durable, sent_contract
 from edge.contract_updates import (
-    MOST_BYTES,
     ActiveContract,
     active_contract,
     contract_key,
@@ -22,6 +21,7 @@ from edge.contract_updates import (
 )
 from edge.errors import SettingProblem
 from edge.forwarder import Reload
+from edge.sent_contract import MOST_BYTES
 from edge.spool import Spool
 from edge.system import SYSTEM
 from eventplane.contract import Contract, contract_document
@@ -163,7 +163,7 @@ def test_the_file_is_checked_where_it_is_new(file: Path) -> None:
 
 
 def test_one_that_cannot_be_checked_is_rejected(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract_updates, "can_load", lambda _: False)
+    monkeypatch.setattr(sent_contract, "can_load", lambda _: False)
     device.send_down(update(1, other()))
     assert "restart the forwarder" in device.acknowledgements()[0].detail
     assert device.contracts_came == 0

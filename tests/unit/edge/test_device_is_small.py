@@ -64,7 +64,7 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 
 ON_DEMAND = {
-    "questions", "downlink", "data_budget", "certificate", "check",
+    "questions", "downlink", "data_budget", "sent_contract", "certificate", "check",
     "health_server", "metrics", "commands", "broker_database",
     *(f"spool.{each}" for each in ("recovery", "salvage", "log", "states")),
 }  # fmt: skip
