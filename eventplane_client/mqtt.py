@@ -59,8 +59,8 @@ from eventplane_client.outbox_window import OutboxMessage, OutboxWindow
 from eventplane_client.ports import Message
 from eventplane_client.system import SYSTEM, System
 from eventplane_mqtt import Endpoint, Login, PinnedCertificate
-from eventplane_mqtt.broker_link import DnsSd
 from eventplane_mqtt.endpoint import BrokerAddress, DiscoveryError
+from eventplane_mqtt.link import DnsSd
 from eventplane_mqtt.mailbox import Received
 
 _log = logging.getLogger(__name__)

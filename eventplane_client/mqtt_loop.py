@@ -20,9 +20,8 @@ from eventplane_client.open_questions import OpenQuestions
 from eventplane_client.outbox_window import OutboxWindow
 from eventplane_client.system import System
 from eventplane_mqtt import Connection, Endpoint
-from eventplane_mqtt.broker_link import DnsSd, link_to_broker
 from eventplane_mqtt.endpoint import BrokerAddress
-from eventplane_mqtt.link import Backoff
+from eventplane_mqtt.link import Backoff, DnsSd, link_to_broker
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 
 _log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from eventplane_mqtt.probe import MQTT_PORT
 from operations import system
 from operations.cloud import enter
 from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
 from operations.patience import Patience
+from parts.probe.connection import MQTT_PORT
 from parts.probe.control import Interrupts, Removals, Requests
 from parts.probe.plane import find_plane
 from parts.probe.result import RunReport, Status, StepResult

@@ -24,7 +24,6 @@ from eventplane.resource_names import REPLIES_SUFFIX, source_queue
 from eventplane.values import timestamp_of_ms
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.endpoint import MqttError
-from eventplane_mqtt.probe import MQTT_PORT, DeviceProbe
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
@@ -32,6 +31,7 @@ from lambdas.common.metrics import Delay, Gauge, measure, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import Pool, random_bytes, threads
+from parts.probe.connection import MQTT_PORT, DeviceProbe
 from parts.probe.settings import CanarySettings
 
 _TIMEOUT_S: Final = 5.0

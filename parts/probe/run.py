@@ -25,7 +25,7 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import send_request, split
 from eventplane_mqtt import TlsFiles
-from eventplane_mqtt.probe import ConnectionEndedError, DeviceProbe
+from eventplane_mqtt.probe import ConnectionEndedError
 from operations import system
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
@@ -34,6 +34,7 @@ from operations.patience import PAUSE_S, NotSeenError, Patience
 from operations.reading import Peek
 from operations.trace import deciding_contract, due_inboxes
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
+from parts.probe.connection import DeviceProbe
 from parts.probe.control import Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence
 from parts.probe.result import Seen, Status, StepResult

@@ -19,11 +19,11 @@ import botocore
 from eventplane.device_record import FLEET_TABLE, REGISTRY, LifecycleState
 from eventplane.errors import EventPlaneError
 from eventplane.records import Records
-from eventplane_mqtt.probe import MQTT_PORT
 from operations import system
 from operations.cloud import Cloud
 from operations.desired import desired_items
 from parts.fleet.service import fleet_of
+from parts.probe.connection import MQTT_PORT
 from parts.probe.control import Removals
 from parts.probe.plane import DeployedPlane
 
