@@ -4,8 +4,6 @@ A test that asks for the fixture `attempt` is an attack. It says whether the att
 victim saw, and whether it was reported, by what names its true sender. Both have to hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 All of them are well-formed, with a payload that passes its schema: only who sends them is wrong.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

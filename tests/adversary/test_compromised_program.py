@@ -1,7 +1,5 @@
 """What else the compromised program of a cloud service tries: others' queues, addresses and versions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Forged words, by everybody who can send: each is refused, and its dead letter names who really sent it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

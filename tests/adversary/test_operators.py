@@ -1,7 +1,5 @@
 """Attacks on operators: dead letters that are a trap to redrive, and a device that floods the plane."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a participant and an endpoint on the internet try by the Subscriptions API."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """Attacks by a web page that is open in a browser on the machine of the emulated cloud."""
 
-from __future__ import annotations
-
 import http.client
 from urllib.parse import urlsplit
 

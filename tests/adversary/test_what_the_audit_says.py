@@ -1,7 +1,5 @@
 """After all attacks: the delivery audit of the archive that they left, and of one where a loss is masked."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One plane on this machine for all tests that need one: it takes a minute to come up."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

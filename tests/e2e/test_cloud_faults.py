@@ -1,7 +1,5 @@
 """A small run of the outages of AWS: nothing is lost and somebody is told; a loss fails the run."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tutorials that need a plane, as a reader follows them: one plane, terminals, files, commands."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plane that stays: an alarm arrives whatever is broken meanwhile, and nothing is left of a killed one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing

@@ -3,8 +3,6 @@
 Exit status 1 when one of them met what nobody foresaw; the input is named.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

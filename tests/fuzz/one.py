@@ -4,8 +4,6 @@ Writes what became of all inputs to FOLDER/counts.json. The first input that bri
 takes longer than `SLOW_S` or too much memory ends it, and lies in FOLDER then.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Good bytes for each reader, from which a fuzzer starts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

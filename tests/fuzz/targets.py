@@ -4,8 +4,6 @@ What became of them is `accepted` or the name of the refusal. A refusal that doe
 none: that is checked here, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """A home's broker with the access rules that the device ships: a user and a password for each service."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The deployed plane as tests use it: its contract, commands, users, archive and inboxes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,8 +1,6 @@
 """The real parts that integration tests share: one cloud and one deployed plane for the session, brokers for
 a test."""
 
-from __future__ import annotations
-
 import json
 import ssl
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The deployed plane from above, and real homes below it, each behind a line that can be cut."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

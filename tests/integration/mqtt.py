@@ -1,7 +1,5 @@
 """A small MQTT client for tests: every step waits for the broker's answer."""
 
-from __future__ import annotations
-
 import ssl
 import threading
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The emulated cloud refuses what AWS refuses by its size or number, with AWS's error codes."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The Discovery API over real HTTP: signatures, policies, and the plane in one document."""
 
-from __future__ import annotations
-
 import urllib.error
 import urllib.request
 from dataclasses import replace

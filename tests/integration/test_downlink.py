@@ -1,8 +1,6 @@
 """From a cloud service into a home and back, through the deployed plane: nothing that can happen in between
 loses the newest state, repeats an older one, or a command."""
 
-from __future__ import annotations
-
 import time
 from itertools import count
 

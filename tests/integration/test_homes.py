@@ -1,7 +1,5 @@
 """Real homes at a cloud that cannot be reached: players, faults, and the buttons of the control room."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path

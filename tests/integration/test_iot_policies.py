@@ -3,8 +3,6 @@
 What is refused of another device's topics and names is in tests/adversary/test_stolen_certificate.py.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 In a copy of the checkout, by the command that the documentation names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 That an audit reports it, and the next one no more, is in tests/spark/test_audit.py.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import time

@@ -3,8 +3,6 @@
 What they depend on is of the versions in requirements.txt.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every page in a real browser: it fits and can be read, what it draws, and what each button does."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from io import StringIO

@@ -1,8 +1,6 @@
 """Presence in the deployed plane: a real connection is cut, reported by its timer, comes back, and carers and
 relatives are told."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The real data sets, whole: what the demo says about them must be true."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jsonschema

@@ -1,7 +1,5 @@
 """A participant leaves the deployed plane only after it was retired and its queues are empty."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The deployed routers: published contracts, failures on the way, ordered channels, the urgent lane."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The built site (`make docs`), and the page of queries, whose libraries are in the site's environment."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """The smoke test of an environment, over the plane in the local cloud: what it shows, what it leaves."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

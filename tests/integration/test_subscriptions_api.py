@@ -1,7 +1,5 @@
 """The Subscriptions API over real HTTP: signatures, policies, its own description, events to an inbox."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

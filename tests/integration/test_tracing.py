@@ -1,7 +1,5 @@
 """One trace, from a service on a device over forwarder, IoT Core, rule, queue and router to its consumer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime

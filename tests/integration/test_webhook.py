@@ -1,7 +1,5 @@
 """From a device to the rescue service's HTTPS endpoint: rule, router, inbox, webhook function, TLS."""
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -41,7 +41,6 @@ from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from tests.spark.small_archive import ALARM, DIARY, NOON_MS, READING, small_contract
 from tests.unit.glue_jobs.judging import hour, in_two_objects
 
-WEBHOOK = {"webhook": {"timeout_s": 5, "give_up_after_s": 600}}
 CONTRACTS = [
     small_contract(),
     small_contract("strict", copies={"filter": {"prefix": {"type": "org."}}, "to": "help.inbox"}),

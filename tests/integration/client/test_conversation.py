@@ -1,7 +1,5 @@
 """Conversations through the deployed plane: in the cloud, and between a home and the cloud, both ways."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count

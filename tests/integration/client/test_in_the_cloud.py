@@ -1,7 +1,5 @@
 """The client library in the deployed plane, with the rights of a participant and no others."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """The contract suite of the client library over MQTT, in one home for all its tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

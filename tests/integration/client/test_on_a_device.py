@@ -1,7 +1,5 @@
 """The example service in a home: killed while it works, it answers each alarm exactly once."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The contract that the cloud sends, and the copy of the last active one beside the spool."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

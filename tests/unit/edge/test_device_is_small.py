@@ -1,7 +1,5 @@
 """What the device ships imports itself, the core and the standard library, and of that only what it needs."""
 
-from __future__ import annotations
-
 import ast
 import os
 import socket

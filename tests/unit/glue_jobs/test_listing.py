@@ -26,7 +26,6 @@ from glue_jobs.delivery_audit.rules import Window
 
 DAY = "tap/date=2026-03-01"
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
-NEXT = Hour(datetime(2026, 3, 1, 13, tzinfo=UTC))
 FILE = f"{HOUR.compacted('tap')}/run=r/part-0.parquet"
 ALL = Days()
 

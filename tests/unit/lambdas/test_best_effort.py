@@ -20,7 +20,6 @@ pytestmark = pytest.mark.source("P4", "C1")
 
 BEST_EFFORT = "best_effort"
 FAMILY, CENTRE, CARE = "family-app.inbox", "alarm-centre.inbox", "care-analytics.inbox"
-ROUTES = {FAMILY: "alarms-to-family", CENTRE: "alarms-to-alarm-centre"}
 SENT = message("m1", frame(event("1", ALARM)))
 
 

@@ -1,7 +1,5 @@
 """The plane's queues and archive, in memory, and the commands that look after them."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

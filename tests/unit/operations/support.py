@@ -1,7 +1,5 @@
 """What the tests of the operator's commands share."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

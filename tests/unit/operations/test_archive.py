@@ -1,7 +1,5 @@
 """The archive's rows, as the operator's commands read them."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from datetime import date

@@ -1,7 +1,5 @@
 """`eventplane audit`: verdicts and reports, read from the archive."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

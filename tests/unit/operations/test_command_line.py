@@ -1,7 +1,5 @@
 """`eventplane`: one name for commands of two packages."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Every command, called wrongly: one line that says what to do, exit status 1 or 2, and never a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

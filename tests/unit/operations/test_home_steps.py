@@ -1,7 +1,5 @@
 """What a trace shows of an event in its home, by what its device reports afterwards."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

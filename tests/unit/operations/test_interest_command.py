@@ -1,7 +1,5 @@
 """`interest`: publish and withdraw the interest of the cloud."""
 
-from __future__ import annotations
-
 from os import urandom
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Decide where the original of a dead letter goes back to, by its author and its sender."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

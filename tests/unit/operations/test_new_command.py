@@ -1,7 +1,5 @@
 """`eventplane new`: what it adds to a contract's file, what it keeps, and what it refuses."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

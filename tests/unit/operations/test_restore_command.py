@@ -1,7 +1,5 @@
 """`eventplane restore`: what a table lost comes back, and nothing that came since goes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from os import urandom

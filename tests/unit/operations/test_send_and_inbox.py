@@ -1,7 +1,5 @@
 """`eventplane send` and `eventplane inbox`: an event of one's own, and who has it."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

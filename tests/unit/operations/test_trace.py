@@ -1,7 +1,5 @@
 """`trace SOURCE ID`: the steps of one event, from the archive and the queues."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
