@@ -193,15 +193,6 @@ def test_an_item_that_is_no_record_is_named(tables: Tables) -> None:
     assert foreign == ["Thing"]
 
 
-def test_a_write_is_done_once(dynamodb: Any) -> None:
-    things = Records(DynamoDbTables(dynamodb, urandom), "things", KIND)
-    first = things.write(FULL)
-    assert first is not None
-    again = things.write(first)
-    assert again == FULL
-    assert things.remove(again)
-
-
 def test_a_faster_write_is_not_ours(dynamodb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     things, put = Records(DynamoDbTables(dynamodb, urandom), "things", KIND), dynamodb.put_item
 
