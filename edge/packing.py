@@ -8,7 +8,7 @@ from itertools import accumulate, takewhile
 
 from edge.delivery_queues import BEST_EFFORT_RANK
 from edge.spool import PendingDelivery
-from eventplane.batch import pack_texts
+from eventplane.batch_writer import pack_texts
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.limits import MAX_BATCH_BYTES
 from eventplane.names import CORRELATION_ID

@@ -31,7 +31,7 @@ from benchmarks.cloud.plane import (
 from benchmarks.processes import ControlGroup
 from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
-from eventplane.batch import pack_texts
+from eventplane.batch_writer import pack_texts
 from local.plane import Plane
 
 BATCH: Final = 250

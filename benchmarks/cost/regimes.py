@@ -9,7 +9,7 @@ from time import sleep
 from typing import Final
 
 from benchmarks.cloud.plane import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, Device, event
-from eventplane.batch import pack_texts
+from eventplane.batch_writer import pack_texts
 
 BATCH: Final = 250
 """What the forwarder packs at most by default."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.batch import pack_texts
+from eventplane.batch_writer import pack_texts
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import ContractTable, Head, published
 from eventplane.envelope import Envelope, write_event

@@ -6,7 +6,8 @@ import hashlib
 import pytest
 
 from edge.packing import PROBE
-from eventplane.batch import pack, pack_texts
+from eventplane.batch import pack
+from eventplane.batch_writer import pack_texts
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
 from eventplane.ingest import OPERATOR
