@@ -10,7 +10,7 @@ from eventplane.batch import unpack
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope
 from eventplane.topics import basic_ingest_topic, local_topic, urgent_rule
-from tests.integration.edge.conftest import RULE, THING, Home, RecordingCloud, event, wait_for
+from tests.integration.edge.conftest import RULE, THING, Home, MakeHome, RecordingCloud, event, wait_for
 from tests.integration.mqtt import TestClient
 
 OTHER, ALARM = "home-2", "org.eventplane.alarm.keyword.v1"
@@ -72,3 +72,12 @@ def test_a_cut_brings_no_alarm_back(home: Home, cloud: RecordingCloud, tmp_path:
         is_sent(3)
         assert not {"e0", "e1"} & {each.id for each in came()}
         assert lossy(came()) == {"another_thing"}
+
+
+def test_what_waited_in_mqtt_3_is_taken(make_home: MakeHome, cloud: RecordingCloud) -> None:
+    home = make_home(cloud.port, local={"protocol": "3.1.1"})
+    home.forwarder.kill()
+    publish(home, 1)  # to a session as 0.3.0 and earlier had it
+    home.settings.write_text(home.settings.read_text().replace('"3.1.1"', '"5"'))
+    home.forwarder.start()
+    wait_for(lambda: cloud.has({"e1"}))
