@@ -1,4 +1,4 @@
-"""What `cdk` runs: the Event Plane in the environment that `--context env=NAME` names."""
+"""The CDK app: the Event Plane in the environment that `--context env=NAME` names."""
 
 from __future__ import annotations
 

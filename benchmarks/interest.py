@@ -44,7 +44,7 @@ _RULE = "eventplane_prod_ingest"
 
 @dataclass(slots=True)
 class Sent:
-    """What devices published: `wire` bytes with topic, MQTT and TLS; `alarms` among the `events`."""
+    """The publishes of devices: `wire` bytes with topic, MQTT and TLS; `alarms` among the `events`."""
 
     events: int = 0
     alarms: int = 0
@@ -62,7 +62,7 @@ class Sent:
 
 
 def figures(data: Path, homes: int | None = None, events: int | None = None) -> list[Figure]:
-    """Of so many homes and events (None: all) of the data sets in the folder `data`. Raises `InputError`."""
+    """Measure so many homes, events (None: all) of the data sets in `data`. Raises `InputError`."""
     by_home: defaultdict[str, list[Envelope]] = defaultdict(list)
     for each in open_input(data, homes=homes, events=events):
         by_home[each.home].append(each.event)

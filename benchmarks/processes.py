@@ -64,7 +64,7 @@ def children(pid: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of a process tree: `seconds` on the clock, `cpu_s` on all cores, `peak_mib` of resident memory."""
+    """Use of a process tree: `seconds` on the clock, `cpu_s` on all cores, `peak_mib` of resident memory."""
 
     seconds: float
     cpu_s: float
@@ -164,7 +164,7 @@ class ControlGroup:
 
     @property
     def kills(self) -> int:
-        """How many processes the kernel killed for their memory."""
+        """Return the number of processes that the kernel killed for their memory."""
         for name in ("memory.oom_control", "memory.events"):
             if (events := self._folder / name).exists():
                 found = re.search(r"(?m)^oom_kill (\d+)$", events.read_text())
@@ -200,7 +200,7 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has done its work."""
+        """True if it has done its work."""
         return self._process.exitcode is not None
 
     def receive(self, wanted: type, within_s: float | None = None) -> Any:

@@ -44,14 +44,14 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is reached; None without one."""
+        """True if the aim is reached; None without one."""
         if self.aim is None:
             return None
         return self.value >= self.aim if self._is_higher_better else self.value <= self.aim
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than the peer; None without one, and for nothing at all."""
+        """Return how many times better it is than the peer; None without one, and for nothing at all."""
         if self.peer_value is None:
             return None
         better, worse = (self.value, self.peer_value)[:: 1 if self._is_higher_better else -1]
@@ -135,7 +135,7 @@ def percentiles(
 
 
 def machine_load() -> Figure:
-    """How much else runs on the machine: call it before the benchmark begins."""
+    """Return the load by others of the machine: call it before the benchmark begins."""
     return Figure("machine_load", os.getloadavg()[0], "processes", note="before it began")
 
 

@@ -1,4 +1,4 @@
-"""How fast the router is: `make bench-router` writes build/bench/router.json. One core, a minute."""
+"""Measure the router: `make bench-router` writes build/bench/router.json. One core, a minute."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _Route = Callable[[bytes], tuple[Route, ...]]
 
 
 def routing(_options: Namespace) -> Iterator[Figure]:
-    """What parse and route cost with each reader, all in one run."""
+    """Measure parse and route with each reader, all in one run."""
     raw = [workload.event(number) for number in range(workload.EVENTS)]
     actions: dict[str, Callable[[], None]] = {
         "json_loads": partial(_all, raw, json.loads),
@@ -112,7 +112,7 @@ def routing(_options: Namespace) -> Iterator[Figure]:
 
 
 def cesql(_: Namespace) -> Iterator[Figure]:
-    """How long an evaluation of an expression takes, calls included."""
+    """Measure the evaluation of an expression, calls included."""
     return map(_evaluation, FILTERS)
 
 
@@ -136,7 +136,7 @@ def _evaluation(name: str) -> Figure:
 
 
 def distinct(_: Namespace) -> Iterator[Figure]:
-    """What the router's memory costs where no event finds its routes in it."""
+    """Measure the router's memory where no event finds its routes in it."""
     raw = [workload.event_of_its_own(number) for number in range(DISTINCT)]
     contract = workload.contract(AIM_ROUTES)
     actions = [partial(_all, raw, _fast(contract)), partial(_all, raw, _forgetting(contract))]
@@ -150,7 +150,7 @@ def distinct(_: Namespace) -> Iterator[Figure]:
 
 
 def checks(_: Namespace) -> Iterator[Figure]:
-    """What it costs to stamp the sender, and to check that it may send this."""
+    """Measure the stamp of the sender, and the check that it may send this."""
     raw = [workload.event(number) for number in range(workload.EVENTS)]
     contract = workload.contract(AIM_ROUTES)
     router, rights = Router(contract, Place.CLOUD), SendingRights(contract)

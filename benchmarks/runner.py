@@ -17,7 +17,7 @@ Part = Callable[[Namespace], Iterable[Figure]]
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What `name`.json is written from; a module ends with a call of `main`.
+    """The source of `name`.json; a module ends with a call of `main`.
 
     `parts` are measured in their order, all unless some are named. `clock` is the clock by which times were
     taken. `options` are arguments of `ArgumentParser.add_argument`, by the option's name. `notes_load`: the

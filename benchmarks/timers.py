@@ -50,8 +50,9 @@ LEAST_AWAY: Final = 0.02
 
 @dataclass(slots=True)
 class Tally:
-    """What became of silences: how late each report was, seconds, and how many were `unreported` in time;
-    `false` reports are about no silence."""
+    """The results of silences: how late each report was, seconds, and how many were `unreported` in time;
+    `false` reports are about no silence.
+    """
 
     silences: int = 0
     unreported: int = 0

@@ -1,4 +1,4 @@
-"""What tracing costs: `make bench-tracing` writes build/bench/tracing.json. A minute; the peer is `without`.
+"""Measure tracing: `make bench-tracing` writes build/bench/tracing.json. A minute; the peer is `without`.
 
 The router runs whole, from queue messages to ledger, with an AWS that says yes at once: so what spans cost is
 as large a part of it as it can be. The collector is a process of its own.

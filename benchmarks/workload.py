@@ -1,4 +1,4 @@
-"""What the router benchmark routes: events of 945 B with 13 attributes, and contracts of any size.
+"""The load of the router benchmark: events of 945 B with 13 attributes, and contracts of any size.
 
 The routes are mixed: five kinds in turn, each set of five for a home of its own. The events are all of home
 0, so each matches the first five routes, however many there are: what is measured is the price of the rest.

@@ -46,7 +46,7 @@ Connect = Callable[
 
 
 class Dependencies(NamedTuple):
-    """What the parts need and what outlives spool and contract."""
+    """The dependencies of the parts, which outlive spool and contract."""
 
     settings: Settings
     links: Mapping[LinkName, Link]

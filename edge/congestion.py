@@ -1,4 +1,4 @@
-"""How much may be in flight on a connection: what its line carries in a round trip, by its answers. Pure.
+"""Bound what is in flight on a connection to what its line carries in a round trip, by its answers. Pure.
 
 That product of bandwidth and delay is BBR's (Cardwell et al., 2016): a line with so much in flight is never
 idle, and what is urgent waits behind about one round trip. All times are monotonic seconds.

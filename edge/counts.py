@@ -1,4 +1,4 @@
-"""What the forwarder counts since it started, for its metrics and its reports."""
+"""The forwarder's counts since it started, for its metrics and its reports."""
 
 from __future__ import annotations
 

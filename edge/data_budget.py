@@ -25,12 +25,12 @@ class DataBudget:
 
     @property
     def left_bytes(self) -> int:
-        """What may be spent now."""
+        """Return the bytes that may be spent now."""
         return max(0, int((_DAY_MS - self._spent_ms()) / self._ms_per_byte))
 
     @property
     def is_used_up(self) -> bool:
-        """Whether an ordinary publish has to wait, or would however small it was."""
+        """True if an ordinary publish has to wait, or would however small it was."""
         return self.wait_s(self._wanted) > 0
 
     def wait_s(self, size: int) -> float:

@@ -39,7 +39,7 @@ _ID_DIGITS = 32
 
 
 class SequenceNumber(NamedTuple):
-    """What the next event gets: number, time in ms of uptime, last number of each ordered inbox."""
+    """The number of the next event: number, time in ms of uptime, last number of each ordered inbox."""
 
     sequence: int
     uptime_ms: int
@@ -47,7 +47,7 @@ class SequenceNumber(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What becomes of a message: `arrival` to store, `volatile` events to send, the reason if `refused`.
+    """The decision about a message: `arrival` to store, `volatile` events to send, the reason if `refused`.
 
     `key` is remembered once that is done; a duplicate has none, and nothing is done for it. If there is no
     room for an urgent event, `unstored` is sent in its place. `unwanted` are addresses whose reader handles
@@ -64,7 +64,8 @@ class Decision(NamedTuple):
 
 
 class DownlinkDecision(NamedTuple):
-    """What becomes of an event from the cloud: deliveries to store (`expiries` by address), `volatile` ones.
+    """The decision about an event from the cloud: deliveries to store (`expiries` by address), `volatile`
+    ones.
 
     `unwanted` are addresses whose reader handles other events.
     """

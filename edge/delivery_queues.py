@@ -80,12 +80,12 @@ class DeliveryQueue(ABC):
 
     @property
     def more(self) -> bool:
-        """Whether the spool may hold more than has been read ahead."""
+        """True if the spool may hold more than has been read ahead."""
         return False
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to send."""
+        """True if there is nothing to send."""
         return not self._ahead and not self.more
 
     def fill(self, count: int) -> int:  # noqa: ARG002 - a queue in memory has no more
@@ -480,7 +480,7 @@ class UplinkQueue:
 
     @property
     def more(self) -> bool:
-        """Whether more ordinary events wait than have been read ahead."""
+        """True if more ordinary events wait than have been read ahead."""
         return any(queue.more for queue in self._ordinary)
 
     def fill(self, count: int) -> int:

@@ -39,7 +39,7 @@ _RAISE = "raise spool_capacity_bytes or spool_capacity_deliveries, whichever is 
 
 
 class Backlog(NamedTuple):
-    """What is pending for one `destination` at one `priority`; `oldest_s` is the age of the oldest, seconds.
+    """The backlog of one `destination` at one `priority`; `oldest_s` is the age of the oldest, seconds.
 
     `link` leads there; None when no route does any more.
     """
@@ -52,7 +52,7 @@ class Backlog(NamedTuple):
 
 
 class LinkState(NamedTuple):
-    """Whether the connection to a broker is up, for how many seconds, and how often it was made.
+    """The state of the connection to a broker: whether up, for how many seconds, how often it was made.
 
     `complaint` is what is wrong with how the broker's address was found. Received messages that wait for the
     loop take `waiting_bytes`; `dropped` counts those that found no room, the last one `since_drop_s` seconds
@@ -275,7 +275,8 @@ def _certificate(status: Status) -> Iterator[Finding]:
 
 
 class Progress(NamedTuple):
-    """What the watchdog compares: the cloud's connection (0: none), its answers to publishes, what waits.
+    """The values that the watchdog compares: the cloud's connection (0: none), its answers to publishes, what
+    waits.
 
     `left` counts the bytes of the oldest publish that have left: a large one takes long over a slow line.
     """

@@ -1,4 +1,4 @@
-"""What happens between two turns of the loop: the device's status, the watchdog, reloads of the contract.
+"""Work between two turns of the loop: the device's status, the watchdog, reloads of the contract.
 
 The loop takes its messages from here. So this runs on the loop's thread, may read all that the loop owns, and
 notices when the loop hangs. Only the service manager's watchdog wakes an idle loop.

@@ -1,4 +1,4 @@
-"""What the readers of this device's channels handle: services announce it, the cloud sends it as a state.
+"""The interest of the readers of this device's channels: services announce it, the cloud sends it as a state.
 
 Without such knowledge everything is forwarded. The home's broker retains announcements and sends them again
 over each connection; those of an earlier connection are forgotten, because a withdrawal would be missed.

@@ -26,7 +26,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Reading(NamedTuple):
-    """What metrics are read from, by the loop's thread only."""
+    """The source of the metrics, for the loop's thread only."""
 
     status: Status
     findings: Sequence[Finding]

@@ -1,4 +1,4 @@
-"""What the device adds to its knowledge of an event: number, lifetime, and whether it came before.
+"""The device's own attributes of an event: number, lifetime, and whether it came before.
 
 A lifetime (`eventplane.guarantee.lifetime_ms`) counts from the acceptance, by the uptime clock. What is sent
 says how much of it is left, so that the next hop counts on. Time during which the device was switched off

@@ -54,7 +54,7 @@ def pack_one(texts: Sequence[str], _limit: int) -> tuple[bytes, int]:
 
 
 class BatchingDelays:
-    """How long events of each outbox may wait for a batch under `contract`, at most `longest_ms`.
+    """The time that events of each outbox may wait for a batch under `contract`, at most `longest_ms`.
 
     Requests and replies do not wait, and neither do events that are not stored.
     """

@@ -32,7 +32,7 @@ and reported. Ours: enough to see what is wrong or to find a misspelt topic, too
 
 
 class Role(Enum):
-    """What the messages on a topic of a service are."""
+    """The role of the messages on a topic of a service."""
 
     OUTBOX = auto()
     """Events that it sends."""
@@ -81,7 +81,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Plan:
-    """What becomes of a batch, numbered from `start` on.
+    """The plan of a batch, numbered from `start` on.
 
     To commit: `arrivals`; the deliveries that end because they become dead letters (`dead_lettered` towards
     the cloud, `replaced` in the home, where also a newer state replaces), or whose dead letter finds no room

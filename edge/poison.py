@@ -39,7 +39,7 @@ class PoisonDetector:
 
     @property
     def needs_proof(self) -> bool:
-        """Whether a probe must be acknowledged on this connection before anything else is sent."""
+        """True if a probe must be acknowledged on this connection before anything else is sent."""
         return bool(self._suspects) and not self._proved
 
     def acknowledged(self, publish: Publish) -> None:

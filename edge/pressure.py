@@ -1,4 +1,4 @@
-"""Which events are admitted when the spool fills up.
+"""Admit events while the spool fills up.
 
 | filled to | urgent | normal | low |
 | --- | --- | --- | --- |

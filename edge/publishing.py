@@ -256,7 +256,7 @@ class Publisher:
 
 
 class Remedy(Enum):
-    """What helps against a refused publish (MQTT 5.0, section 3.4.2.1)."""
+    """The remedy for a refused publish (MQTT 5.0, section 3.4.2.1)."""
 
     SLOW_DOWN = auto()
     """Send it again, less often: the quota is used up."""

@@ -168,7 +168,7 @@ class CloudSettings:
 
     @property
     def subscribes(self) -> bool:
-        """Whether the cloud sends anything to the device."""
+        """True if the cloud sends anything to the device."""
         return self.inbox_topic != "none"
 
     @property

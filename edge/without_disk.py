@@ -1,4 +1,4 @@
-"""What the forwarder does while its spool's disk is missing, read-only or broken.
+"""Run the forwarder while its spool's disk is missing, read-only or broken.
 
 A spool in memory, which stores nothing, replaces the one on the disk. Every sender gets a receipt that says
 so, and urgent events go to inboxes and cloud as volatile deliveries. The disk is tried again with growing

@@ -102,7 +102,7 @@ class Connection:
 
     @property
     def resumed(self) -> bool:
-        """Whether the broker resumed a lasting session."""
+        """True if the broker resumed a lasting session."""
         return self._session.resumed
 
     @property

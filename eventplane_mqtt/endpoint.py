@@ -216,7 +216,7 @@ def longest_connect_s(connect_timeout_s: float) -> float:
 
 
 def is_host(text: str) -> bool:
-    """Whether `text` can be a host name or an IP address: no URL, no port behind it, no brackets."""
+    """Return whether `text` can be a host name or an IP address: no URL, no port behind it, no brackets."""
     found = _VERSION_6.fullmatch(text)
     if found is None or ":" not in text:
         return _NAME.fullmatch(text) is not None
@@ -226,12 +226,12 @@ def is_host(text: str) -> bool:
 
 
 def is_socket(host: str) -> bool:
-    """Whether `host` is a Unix socket's path; the port then means nothing."""
+    """Return whether `host` is a Unix socket's path; the port then means nothing."""
     return host.startswith("/")
 
 
 def is_on_this_device(host: str) -> bool:
-    """Whether nothing that is sent to `host` leaves the device."""
+    """Return whether nothing that is sent to `host` leaves the device."""
     return is_socket(host) or _LOOPBACK.fullmatch(host) is not None
 
 

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Sending(NamedTuple):
-    """How many bytes of a connection have left this machine.
+    """The bytes of a connection that have left this machine.
 
     `moved_at` is when the last of them left, monotonic seconds: not later, by what could be seen.
     """
@@ -82,7 +82,7 @@ class Backoff(NamedTuple):
 
 
 class ResendTimeout:
-    """How long to wait for a confirmation before sending again: `seconds`, doubled by each repetition.
+    """The wait for a confirmation before sending again: `seconds`, doubled by each repetition.
 
     The broker keeps what is sent for a reader that is away, so a copy every few seconds would bury it. But a
     broker that was killed drops what comes before the reader subscribes again, so the first repetitions over
@@ -138,13 +138,13 @@ class Link:
 
     @property
     def resumed(self) -> bool:
-        """Whether the connection resumed a session that the broker had kept."""
+        """True if the connection resumed a session that the broker had kept."""
         connection = self._connection
         return connection is not None and connection.resumed
 
     @property
     def is_dialling(self) -> bool:
-        """Whether there is a connection, up or not."""
+        """True if there is a connection, up or not."""
         return self._connection is not None
 
     def tick(self, now: float) -> None:

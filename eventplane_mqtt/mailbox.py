@@ -141,12 +141,12 @@ class Share:
 
     @property
     def fills_batch(self) -> bool:
-        """Whether what waits is a batch, or as much as may wait: then the loop does not linger for more."""
+        """True if what waits is a batch, or as much as may wait: then the loop does not linger for more."""
         return self.waiting_bytes >= min(self.limit_bytes, BATCH_BYTES)
 
     @property
     def room(self) -> int:
-        """How many bytes fit in; a message may exceed it, so that each fits in at some time."""
+        """The bytes that fit in; a message may exceed it, so that each fits in at some time."""
         return max(0, self.limit_bytes - self.waiting_bytes)
 
     @property

@@ -86,7 +86,7 @@ class KeepAlive:
         return True
 
     def is_dead(self, now: float) -> bool:
-        """Whether PINGREQ was sent and nothing at all was received since."""
+        """Return whether PINGREQ was sent and nothing at all was received since."""
         return self.asked and self.reading and self._is_due(now)
 
     def _is_due(self, now: float) -> bool:
@@ -213,7 +213,7 @@ class Session:
 
     @property
     def is_closing(self) -> bool:
-        """Whether `close` was called while the connection was up."""
+        """True if `close` was called while the connection was up."""
         return self._phase is _Phase.CLOSING
 
     @property
@@ -222,7 +222,7 @@ class Session:
 
     @property
     def disconnect_is_out(self) -> bool:
-        """Whether everything was taken for sending, our DISCONNECT last."""
+        """True if everything was taken for sending, our DISCONNECT last."""
         return self._phase is _Phase.CLOSING and not self._outgoing
 
     def start(self, now: float, password: bytes | None = None) -> None:

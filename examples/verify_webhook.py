@@ -1,4 +1,4 @@
-"""What the receiver of a webhook does with a request before it believes it. Standard library only."""
+"""Verify a request to a webhook's receiver. Standard library only."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ TOLERANCE_S = 300
 
 
 def is_genuine(keys: list[str], headers: Mapping[str, str], body: bytes, now_s: float | None = None) -> bool:
-    """Whether a request was signed with one of `keys`, not long ago.
+    """Return whether a request was signed with one of `keys`, not long ago.
 
     `keys` are as the plane's operators hand them over; during a rotation the old one and the new one.
     `headers` have their names in lower case; `body` is as it came, not parsed and written again.
@@ -31,6 +31,6 @@ def is_genuine(keys: list[str], headers: Mapping[str, str], body: bytes, now_s: 
 
 
 def attributes_digest(headers: Mapping[str, str]) -> str:
-    """What `webhook-id` is in binary mode: through it the signature covers the event's attributes, too."""
+    """Return the `webhook-id` of binary mode: through it the signature covers the event's attributes, too."""
     names = sorted(name for name in headers if name.startswith("ce-") or name == "content-type")
     return hashlib.sha256("\n".join(f"{name}:{headers[name]}" for name in names).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where a cloud is and how to enter it: all that anyone needs to know about it, whichever it is."""
+"""The address and the credentials of a cloud: all that anyone needs to know about it, whichever it is."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _unreadable(text: str) -> Key:
 
 
 def is_cloud_event(text: str) -> bool:
-    """Whether the CloudEvents SDK reads `text`, as applications do: it knows nothing of our own checks."""
+    """Return whether the CloudEvents SDK reads `text`, as applications do, without our own checks."""
     try:
         _SDK.read(None, text)
     except (BaseCloudEventException, ValueError, LookupError, TypeError, AttributeError):
@@ -189,7 +189,7 @@ class Consumers(InboxReaders):
 
     @property
     def arrived(self) -> dict[str, Arrived]:
-        """What each service received so far."""
+        """Return what each service received so far."""
         with self._tick:
             return {
                 service: Arrived(frozenset(each.events), each.duplicates, frozenset(each.reports))

@@ -1,4 +1,4 @@
-"""What a forwarder runs on: this machine or an emulated armv7l, a wall clock to set, a disk to fill."""
+"""The machine of a forwarder: this machine or an emulated armv7l, a wall clock to set, a disk to fill."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may connect (mosquitto_passwd) and what each may do (`eventplane contract acl`)."""
+    """Rights of clients: who connects (mosquitto_passwd) and what each may do (`eventplane contract acl`)."""
 
     passwords: Path
     rules: Path

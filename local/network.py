@@ -52,7 +52,7 @@ class Impairment:
 
     @property
     def chunk_bytes(self) -> int:
-        """How much passes at a time: on a narrow link what it passes in a tenth of a second."""
+        """The bytes that pass at a time: on a narrow link what it passes in a tenth of a second."""
         return max(1, self.bytes_per_s // 10) if self.bytes_per_s else _CHUNK_BYTES
 
 
@@ -78,7 +78,7 @@ class Link:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it refuses connections."""
+        """True if it refuses connections."""
         return self._server is None
 
     def cut(self) -> None:

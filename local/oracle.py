@@ -138,7 +138,7 @@ class SentLog:
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a service received: every key once, and the number of duplicates.
+    """The events that a service received: every key once, and the number of duplicates.
 
     `reports` are periodic reports of devices, whose number cannot be known beforehand.
     """
@@ -162,7 +162,7 @@ class ServiceResult:
 
     @property
     def good(self) -> bool:
-        """Whether exactly the expected events arrived; duplicates are allowed at least once."""
+        """True if exactly the expected events arrived; duplicates are allowed at least once."""
         return not self.lost and not self.unexpected
 
 

@@ -151,7 +151,7 @@ class Plane:
         return self.records("DesiredTable", DESIRED).read(thing, sort_key(kind, key))
 
     def waits(self, thing: str, key: str, version: int) -> bool:
-        """Whether this version is known, and not that the device has it."""
+        """Return whether this version is known, and not that the device has it."""
         item = self.item(thing, key)
         return item is not None and item.message is not None and item.message.version == version
 
@@ -161,7 +161,7 @@ class Plane:
         return 0 if item is None else len(item.waiting) + (item.message is not None)
 
     def is_stored(self, thing: str, key: str, version: int) -> bool:
-        """Whether the device is known to have this version."""
+        """Return whether the device is known to have this version."""
         item = self.item(thing, key)
         return item is not None and item.acknowledged_version == version and item.state == "idle"
 
@@ -219,7 +219,7 @@ def deploy_plane(
 
 
 def leads_to_inbox(queue: str) -> bool:
-    """Whether a message in the queue of that name may become an event of a service."""
+    """Return whether a message in the queue of that name may become an event of a service."""
     return not any(part in queue for part in _LEADS_NOWHERE)
 
 

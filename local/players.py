@@ -31,7 +31,7 @@ class PlayerError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one service of a home sends."""
+    """A message that one service of a home sends."""
 
     service: str
     content: InputEvent | Poison

@@ -38,7 +38,7 @@ class Poison:
 
 @dataclass(frozen=True, slots=True)
 class CloudPayload:
-    """What a device publishes straight to the cloud, past its forwarder.
+    """A payload that a device publishes straight to the cloud, past its forwarder.
 
     `good` are the events in it, which must arrive all the same; `poison` are its malformed items, each with
     the bytes that its dead letter must keep.
@@ -57,7 +57,7 @@ def poison(number: int, source: str) -> Poison:
 
 
 def cloud_payloads(source: str) -> list[CloudPayload]:
-    """What a broken or a simple client may publish to the cloud; its events come from `source`."""
+    """Return payloads of a broken or a simple client to the cloud; the events come from `source`."""
     good = [_reading(source, n, version) for n, version in enumerate((None, None, 0, 1))]
     wrong = write_event(
         {"id": "wrong-payload", "source": source, "type": TYPE, "dataschema": SCHEMAS[1]},

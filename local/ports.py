@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def is_listening(port: int) -> bool:
-    """Whether something accepts TCP connections on 127.0.0.1:`port`."""
+    """Return whether something accepts TCP connections on 127.0.0.1:`port`."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0

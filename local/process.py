@@ -84,13 +84,13 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the program runs. False as soon as it has ended for any reason."""
+        """True if the program runs. False as soon as it has ended for any reason."""
         with self._lock:
             return self._process is not None and not self._ended(0)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """True if it has ended by itself."""
         with self._lock:
             return self._process is not None and not self._was_asked and self._ended(0)
 
@@ -281,7 +281,7 @@ class Supervisor:
         return child
 
     def is_running(self, name: str) -> bool:
-        """Whether a child of that name was started and has not ended."""
+        """Return whether a child of that name was started and has not ended."""
         return name in self._children and self._children[name].running
 
     def stop_all(self) -> None:

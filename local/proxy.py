@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client gets."""
+    """The answer that a client gets."""
 
     status: int
     headers: Sequence[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""What the commands about dead letters do: count, look, send back."""
+"""Count, show and send back dead letters."""
 
 from __future__ import annotations
 
@@ -101,8 +101,9 @@ def _is_recent(before: Mapping[str, Any], task: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class Summary:
-    """What waits at one place. `waiting` and `hidden` are SQS's own approximate counts; the rest is of the
-    messages that were looked at: `looked` None means that nobody looked."""
+    """The messages at one place. `waiting` and `hidden` are SQS's own approximate counts; the rest is of the
+    messages that were looked at: `looked` None means that nobody looked.
+    """
 
     title: str
     name: str
@@ -158,7 +159,8 @@ class Redrive:
     filed: set[str] = field(default_factory=set)
 
     def place(self, place: LetterPlace, choice: Choice) -> Moved:
-        """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that.
+        """Send back the selected messages at `place`. SQS itself moves a whole dead-letter queue, where it
+        offers that.
 
         Not one of an inbox: SQS marks nothing, so the reader would know its events and drop them, and a FIFO
         queue would drop what it was given within the last five minutes.
@@ -198,7 +200,7 @@ class Redrive:
             self.filed.update(contracts)
 
     def archived(self, letters: Iterable[Letter], choice: Choice) -> Moved:
-        """What is meant of the archive's `letters`: their originals are sent, the archive stays as it is."""
+        """Send the originals of the selected ones of the archive's `letters`; the archive stays as it is."""
         if choice.is_all:
             raise ChoiceError(
                 "the archive keeps what was redriven long ago as well; choose by ID or --filter"

@@ -26,7 +26,7 @@ _LOSSES_MS: Final = 120_000
 
 @dataclass(slots=True)
 class Home:
-    """What a device reported, and when it was `heard_ms` last, Unix milliseconds (0: never)."""
+    """The reports of a device, and when it was `heard_ms` last, Unix milliseconds (0: never)."""
 
     read: DeviceReports = field(default_factory=DeviceReports)
     heard_ms: int = 0

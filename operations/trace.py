@@ -43,7 +43,7 @@ _UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its
 
 @dataclass(slots=True)
 class Trace:
-    """What is known of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
+    """The known history of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
     inbox, and which records are `missing`, in words; `unknown_ends` says of inboxes with the event why nobody
     knows what their reader did. While it `is_open`, more is about to be known.
 

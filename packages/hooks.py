@@ -1,4 +1,4 @@
-"""What wheels take from the checkout: version, links, and modules under names of their own."""
+"""The parts of wheels that come from the checkout: version, links, and modules under names of their own."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class MarkError(Exception):
 
 
 class Shown(NamedTuple):
-    """That a test shows a row; `test` is None where a whole file does."""
+    """A test that shows a row; `test` is None where a whole file does."""
 
     row: str
     file: str

@@ -190,7 +190,7 @@ def _setting_row(name: str, setting: Word | Number) -> list[str]:
 
 
 def metrics_table() -> str:
-    """What `/metrics` of a device reports, and the key of those that its heartbeat carries."""
+    """Return the metrics of a device, and the key of those that its heartbeat carries."""
     rows = []
     for each in METRICS:
         keys = ", ".join(f"`{key.name}`" for key in each.heartbeat)
@@ -206,7 +206,7 @@ def reasons_table() -> str:
 
 
 def fates_table() -> str:
-    """What can become of an event, and the exit status of `trace` then."""
+    """Return the fates of an event, and the exit status of `trace` then."""
     known = {**dict.fromkeys(ENDED_AS_DECLARED, "0"), **dict.fromkeys(ENDED_OTHERWISE, "1")}
     rows = [[f"`{each}`", each.means, known.get(each, "3")] for each in Fate]
     return table(["word", "what it means", "exit status of `trace`"], rows)
@@ -223,7 +223,7 @@ def scale_table(name: str) -> str:
 
 
 def figures_table(name: str) -> str:
-    """What was measured: chosen figures, missed aims, the source paper's test, the README's results."""
+    """Return the measurements: chosen figures, missed aims, the source paper's test, the README's results."""
     return figures.TABLES[name](_results())
 
 
@@ -263,7 +263,7 @@ def archive_columns_table() -> str:
 
 
 def sources_table(source: str) -> str:
-    """What one source document asks for, with the tests that show it."""
+    """Return the requirements of one source document, with the tests that show them."""
     return table(["row", "asks for", "shown by"], sources.rows(source, _shown()))
 
 
@@ -273,7 +273,7 @@ _shown = cache(sources.shown)
 
 
 def damage_table() -> str:
-    """What is done to finished archives by hand, by kind."""
+    """Return the damages of finished archives by hand, by kind."""
     names: dict[str, list[str]] = {}
     for name, meaning in MEANINGS.items():
         names.setdefault(meaning, []).append(f"`{name}`")

@@ -1,1 +1,1 @@
-"""Whether the audit is right, against archives whose truth is known; how fast it is, beside DuckDB."""
+"""Measure the audit: its verdicts on archives whose truth is known, and its speed beside DuckDB."""

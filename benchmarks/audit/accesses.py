@@ -1,4 +1,4 @@
-"""Which files and folders a process touches beneath a folder, by Linux's inotify."""
+"""Record the files and folders that a process touches beneath a folder, by Linux's inotify."""
 
 from __future__ import annotations
 

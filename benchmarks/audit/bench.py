@@ -85,7 +85,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """How its figures begin."""
+        """The beginning of its figures' names."""
         return f"audit_{self.events}_{self.form}"
 
     @property
@@ -96,7 +96,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class OneDay:
-    """What the audit of one day among many listed and opened, of all `objects`."""
+    """The objects that the audit of one day among many listed and opened, of all `objects`."""
 
     form: Form
     objects: int

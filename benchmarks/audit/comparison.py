@@ -41,7 +41,7 @@ _STANDINGS: Final = ("silent", "unregistered", "partly")
 
 @dataclass(slots=True)
 class Score:
-    """How one kind at one hop was judged, in facts."""
+    """The judgement of one kind at one hop, in facts."""
 
     planted: int = 0
     found: int = 0
@@ -60,7 +60,7 @@ class Score:
 
     @property
     def wrong(self) -> bool:
-        """Whether something was missed or invented."""
+        """True if something was missed or invented."""
         return bool(self.missed or self.invented)
 
     def document(self) -> dict[str, object]:
@@ -91,7 +91,7 @@ def compare(truth: Iterable[Row], findings: Iterable[Row]) -> dict[str, Score]:
 
 
 def key(row: Row) -> Key:
-    """What tells one finding from another; begins with kind and hop."""
+    """The key of a finding; begins with kind and hop."""
     kind, hop = row["kind"], row.get("hop")
     if kind == QUARANTINED:
         text = str(row.get("detail"))

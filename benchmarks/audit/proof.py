@@ -33,8 +33,9 @@ AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was `written`, how each kind at each hop was judged `before` the archive was tampered with and
-    afterwards (`scores`), and how many numbers the audit says that nobody saw or states."""
+    """The rows `written`, how each kind at each hop was judged `before` the archive was tampered with and
+    afterwards (`scores`), and how many numbers the audit says that nobody saw or states.
+    """
 
     written: dict[str, Any]
     before: dict[str, Score]
@@ -43,7 +44,7 @@ class Proof:
 
     @property
     def wrong(self) -> dict[str, dict[str, object]]:
-        """What was missed, invented or, of all that can be planted, not planted: that proves nothing."""
+        """Faults that were missed, invented, or of all that can be planted not planted."""
         scores = {name: self.scores.get(name, Score()) for name in sorted({*PLANTED, *self.scores})}
         wrong = {name: each.document() for name, each in scores.items() if each.wrong or not each.planted}
         wrong |= {f"{name} (before)": each.document() for name, each in self.before.items() if each.wrong}
@@ -67,7 +68,7 @@ def prove(plan: Plan, folder: Path) -> Proof:
 
 
 def found(folder: Path, silent: list[Row]) -> Iterator[Row]:
-    """What the audit in `folder` says: findings, quarantine and devices; of the `silent` it has no table."""
+    """Yield the audit's rows in `folder`: findings, quarantine, devices; it has no table of the `silent`."""
     yield from table_rows(folder / "findings")
     yield from map(quarantined, table_rows(folder / "quarantine"))
     yield from coverage([*silent, *table_rows(folder / "devices")])

@@ -62,7 +62,7 @@ def dead_ledger(archive: Path) -> dict[str, int]:
 
 
 def half_wrong(archive: Path) -> dict[str, int]:
-    """Of four deliveries the ledger lacks one and has one on a route that no contract has."""
+    """Plant faults: of four deliveries the ledger lacks one and has one on a route that no contract has."""
     delivered = wrong = 0
     for path in sorted((archive / "ledger").rglob("*.gz")):
         kept = []

@@ -1,1 +1,1 @@
-"""What the cloud side can do: events a second, latency, cold starts, memory, in the local cloud."""
+"""Measure the cloud side: events a second, latency, cold starts, memory, in the local cloud."""

@@ -116,7 +116,7 @@ def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int)
 
 
 def router_time(batched: Throughput, single: Throughput) -> list[Figure]:
-    """How long the router runs: so much an invocation, and so much more an event; two runs, two unknowns."""
+    """Measure the router's time: so much an invocation, and so much more an event; two runs, two unknowns."""
     (n, t), (m, u) = ((each.router.number, each.router.total_ms) for each in (batched, single))
     event = (t * m - u * n) / (batched.events * m - single.events * n)
     invocation = (u - event * single.events) / m

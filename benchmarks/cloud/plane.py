@@ -54,7 +54,7 @@ class Deployed:
 
     @property
     def log(self) -> Path:
-        """What the emulator logs."""
+        """The log of the emulator."""
         return self.supervisor.run_dir / "emulator.log"
 
 
@@ -189,7 +189,7 @@ class Readers(InboxReaders):
 
 @dataclass(frozen=True, slots=True)
 class Invocations:
-    """Of one function: how often it ran, and for how many milliseconds in all."""
+    """The number of one function's invocations, and their milliseconds in all."""
 
     number: int
     total_ms: float

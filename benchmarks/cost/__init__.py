@@ -1,1 +1,1 @@
-"""What the plane costs: billable units counted in a real run, times list prices."""
+"""The cost of the plane: billable units counted in a real run, times list prices."""

@@ -42,7 +42,7 @@ HOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted: by regime, by call of a scheduled function, and what jobs read."""
+    """The counts: by regime, by call of a scheduled function, and what jobs read."""
 
     regimes: Mapping[str, tuple[Regime, Observed]]
     calls: Mapping[Key, Usage]

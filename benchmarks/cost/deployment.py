@@ -1,4 +1,4 @@
-"""What an environment deploys, by its synthesized templates: what runs, what asks, what watches."""
+"""The resources of an environment, by its synthesized templates: what runs, what asks, what watches."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Deployment:
 
     @property
     def alarm_metrics(self) -> int:
-        """What CloudWatch bills alarms by: each metric that one reads, a query as one."""
+        """The units by which CloudWatch bills alarms: each metric that one reads, a query as one."""
         return sum(_metrics(each.properties) for each in self.of("AWS::CloudWatch::Alarm"))
 
     @property
@@ -171,7 +171,7 @@ class Deployment:
 
 
 def runs(schedule: str) -> float:
-    """How often a month `rate(...)` or `cron(...)` starts something: by its hours, once in each."""
+    """Return how often a month `rate(...)` or `cron(...)` starts something: by its hours, once in each."""
     if rate := _RATE.fullmatch(schedule):
         return MONTH_MIN / (int(rate[1]) * _MINUTES[rate[2]])
     hours = _CRON.fullmatch(schedule)

@@ -99,7 +99,7 @@ class MeteredPlane:
         ]
 
     def invoked(self, mark: Mark) -> dict[str, Invocations]:
-        """What each function ran since `mark`, if it did."""
+        """Return the invocations of each function since `mark`, if any."""
         none = Invocations(0, 0.0)
         found = invocations(self.plane.cloud).items()
         since = {name: each.since(mark.invoked.get(name, none)) for name, each in found}
@@ -122,7 +122,7 @@ def frame_bytes(payload: bytes) -> int:
 
 
 def way_in(payloads: Iterable[bytes]) -> Units:
-    """Of devices' publishes: the rule, its two actions, and what these write to the queues."""
+    """Return units of devices' publishes: the rule, its two actions, and what these write to the queues."""
     units = Units()
     for payload in payloads:
         metered = chunks(len(payload), IOT_BYTES)

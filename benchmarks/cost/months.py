@@ -1,4 +1,4 @@
-"""What is billed by the month: an environment without events, and what events leave in the archive."""
+"""The monthly bill: an environment without events, and what events leave in the archive."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> di
 
 
 def jobs(deployment: Deployment) -> Units:
-    """What the jobs on the archive cost a month in which they find next to nothing."""
+    """Return the cost of the jobs on the archive in a month in which they find next to nothing."""
     units = Units()
     for each in deployment.jobs:
         name = "glue_flex_dpu_h" if each.is_flexible else "glue_dpu_h"
@@ -114,7 +114,7 @@ def _units(**numbers: float) -> Units:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """How often jobs open an average raw object, by run, and how many bytes compaction makes of one."""
+    """The number of times that jobs open a raw object, by run, and how many bytes compaction makes of one."""
 
     compaction: float
     audit: float

@@ -28,7 +28,7 @@ SQS_BYTES: Final = 64 * 1024
 
 
 def dollars(units: Mapping[str, float]) -> float:
-    """What `units` cost."""
+    """Return the price of `units`."""
     return sum(number * PRICES[name] for name, number in units.items())
 
 
@@ -48,7 +48,7 @@ def billed(units: Mapping[str, float]) -> dict[str, float]:
 
 
 def chunks(size: int, of: int) -> int:
-    """How many units of `of` bytes a payload of `size` bytes is; an empty one is one as well."""
+    """Return the units of `of` bytes in a payload of `size` bytes; an empty one is one as well."""
     return max(1, -(-size // of))
 
 

@@ -40,11 +40,11 @@ class Regime:
 
     @property
     def seconds(self) -> float:
-        """How long devices would take to send all."""
+        """The time that devices would take to send all."""
         return self.events / self.batch / self.per_s
 
     def payloads(self) -> Iterator[bytes]:
-        """What the device publishes, compressed as the forwarder does it."""
+        """Yield the device's payloads, compressed as the forwarder does it."""
         for sent in range(0, self.events, self.batch):
             size = min(self.batch, self.events - sent)
             yield pack_texts(event(f"{self.name}{next(_NUMBERS)}", self.type) for _ in range(size))

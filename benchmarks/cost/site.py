@@ -1,4 +1,4 @@
-"""What a run through the deployed plane uses, with meters in the calls of functions and consumers.
+"""Measure a run through the deployed plane, with meters in the calls of functions and consumers.
 
 Event source mappings that have a batching window in production are played: the emulator has none, and hands
 out ten messages at most.
@@ -49,8 +49,9 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Of an average event: `units` by who causes them, what is `written` to the archive. `fill` is the
-    messages of a router's batch, `usage` what an event uses in the plane."""
+    """The use of an average event: `units` by who causes them, what is `written` to the archive. `fill` is
+    the messages of a router's batch, `usage` what an event uses in the plane.
+    """
 
     units: dict[str, Units]
     written: Written
@@ -112,7 +113,7 @@ class Site(MeteredPlane):
         return Observed(each, self._written(objects, regime.events), len(payloads) / routed, usage)
 
     def scheduled(self, deployments: Iterable[Deployment]) -> dict[Key, Usage]:
-        """What the scheduled functions of `deployments` use, each called warm, as its schedule does."""
+        """Return the use of scheduled functions of `deployments`, each called warm, as its schedule does."""
         keys = {each.key for of in deployments for each in of.schedules}
         return {key: self._call(*key) for key in sorted(keys)}
 

@@ -1,1 +1,1 @@
-"""What the way down to devices can do and costs: updates a second, latency, coalescing, the reconciler."""
+"""Measure the way down to devices: updates a second, latency, coalescing, the reconciler."""

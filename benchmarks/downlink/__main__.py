@@ -59,7 +59,7 @@ def updates(options: Namespace) -> Iterator[Figure]:
 
 
 def burst(site: Site, homes: Sequence[Home], updates: int) -> list[Figure]:
-    """As fast as it goes, each update to a key of its own: nothing can be coalesced."""
+    """Send as fast as it goes, each update to a key of its own: nothing can be coalesced."""
     mark = site.mark()
     wanted = _new_keys(homes, updates)
     began = site.send_all(wanted)

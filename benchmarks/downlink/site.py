@@ -57,7 +57,7 @@ class Update:
 
     @property
     def stored(self) -> Stored:
-        """As the meter notes it."""
+        """Return it as the meter notes it."""
         return self.thing, self.sk, self.version
 
     def text(self) -> str:
@@ -137,7 +137,7 @@ class Site(MeteredPlane):
         return began
 
     def send_all(self, updates: Sequence[Update]) -> dict[Update, int]:
-        """As fast as the queue takes them, ten a request; when each was begun."""
+        """Send all as fast as the queue takes them, ten a request; return when each was begun."""
         tens = [updates[at : at + _BATCH] for at in range(0, len(updates), _BATCH)]
         return {each: began for ten in tens for began in [self.send(ten)] for each in ten}
 
@@ -161,7 +161,7 @@ class Site(MeteredPlane):
         return self.calls(mark)[PUBLISH]
 
     def used(self, mark: Mark) -> Used:
-        """What was used since `mark`, with the checks of all transmissions since."""
+        """Return the use since `mark`, with the checks of all transmissions since."""
         self.settle(mark)
         batches = self._metered(mark)
         invoked = {name: each for name, each in self.invoked(mark).items() if name in METERED}

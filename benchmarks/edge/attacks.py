@@ -1,4 +1,4 @@
-"""What a flood or a backlog in the home's broker does to alarms, to the forwarder's memory and to its stop.
+"""The effect of a flood or a backlog in the home's broker on alarms, on the forwarder's memory and stop.
 
 Each attack runs against a forwarder of its own in a memory cgroup of LIMIT_MIB. The alarms come from another
 service than the flood, 10 a second; an alarm's latency is from its publish to its arrival in the cloud.

@@ -154,7 +154,7 @@ class Sink:
         time.sleep(max(0.0, self._free_at - time.monotonic()))
 
     def is_done(self) -> bool:
-        """Whether everything expected has arrived, or the run is stopped."""
+        """Return whether everything expected has arrived, or the run is stopped."""
         return self.stopped.is_set() or len(self._numbers) >= self._expect
 
 

@@ -25,7 +25,7 @@ _JUNK_BYTES = 32 * 1024
 
 @dataclass(slots=True)
 class Findings:
-    """Of `cuts`: how many `lost` something (or brought something back), how many `failed` to start."""
+    """Results of `cuts`: how many `lost` (or brought back) something, how many `failed` to start."""
 
     cuts: int = 0
     lost: int = 0
@@ -34,7 +34,7 @@ class Findings:
 
 
 def record_run(directory: Path, seed: int, commits: int) -> list[Call]:
-    """What the workload does in the new `directory`."""
+    """Return the calls of the workload in the new `directory`."""
     return record(directory, "commit", str(directory / NAME), str(seed), str(commits))
 
 

@@ -36,7 +36,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """What `path` named is now named `new`."""
+    """A rename of `path` to `new`."""
 
     path: str
     new: str

@@ -30,7 +30,7 @@ _EVERYTHING = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was stored as `text`: `number` is its sequence in the snapshot's epoch."""
+    """An event stored as `text`: `number` is its sequence in the snapshot's epoch."""
 
     number: int
     rank: int
@@ -103,7 +103,7 @@ class _Camera:
             self.take(spool)
 
     def take(self, spool: Spool) -> None:
-        """As the process leaves it when it is killed now."""
+        """Copy the files as the process leaves them when it is killed now."""
         self.taken.append(self._snapshot(**self._read(spool)))
 
     def _snapshot(self, **contents: Any) -> Snapshot:

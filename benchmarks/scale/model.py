@@ -1,4 +1,4 @@
-"""What fleets mean: publishes, routers, delays, objects, jobs, money, by the figures that were measured."""
+"""A model of fleets: publishes, routers, delays, objects, jobs, money, by the figures that were measured."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def simulate(router: Router, messages_per_s: float, events: float = 1, messages:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What a fleet makes of the archive: objects a day, and the time of its jobs.
+    """The archive of a fleet: objects a day, and the time of its jobs.
 
     `compaction_s` and `audit_s` are the seconds that production's workers take for an hour, and for a day.
     """
@@ -199,7 +199,7 @@ class Recovery:
 
     @property
     def events_per_s(self) -> float:
-        """What the routers take until all is routed."""
+        """The rate of the routers until all is routed."""
         return FLEETS[-1] * self.events / self.routed_s
 
 
@@ -216,7 +216,7 @@ def recovery(measured: Measured, hours: float, memory_mib: int) -> Recovery:
 
 
 def needs(measured: Measured) -> dict[str, float]:
-    """What the largest fleet needs of each quota."""
+    """Return the need of the largest fleet of each quota."""
     whole = fleet(measured, FLEETS[-1])
     return {
         "iot_connections": FLEETS[-1],
@@ -237,7 +237,7 @@ def share(quota: str, need: float, region: str) -> float | None:
 
 
 def checks(measured: Measured) -> dict[str, tuple[float, float]]:
-    """What the model says of the runs that were measured, and what was measured."""
+    """Return the model's values for the runs that were measured, and the measured ones."""
     return {
         "delay of telemetry under load, ms": (
             measured["latency_urgent_p50"] + 1e3 * _under_load(measured),
@@ -247,7 +247,7 @@ def checks(measured: Measured) -> dict[str, tuple[float, float]]:
 
 
 def figures(measured: Measured) -> list[Figure]:
-    """What the page of figures has of it."""
+    """Return its rows on the page of figures."""
     found = []
     for devices in FLEETS:
         each = fleet(measured, devices)

@@ -21,7 +21,7 @@ Rows = list[list[str]]
 
 
 def regimes(measured: Measured) -> tuple[list[str], Rows]:
-    """What a million events cost over their whole life, by who causes it."""
+    """Return the cost of a million events over their whole life, by who causes it."""
     aims = {"bulk": "0.10", "trickle": "0.60", "trickle_five": "0.60", "alarm": "6.00"}
     rows = []
     for name, told in REGIMES.items():
@@ -95,7 +95,7 @@ def quotas(measured: Measured, region: str = REGION) -> tuple[list[str], Rows]:
 
 
 def checks(measured: Measured) -> tuple[list[str], Rows]:
-    """What the model says of the runs that were measured, and how far it is off."""
+    """Return the model's values for the runs that were measured, and its errors."""
     rows = [
         [name, f"{said:,.2f}", f"{real:,.2f}", f"{said / real - 1:+.0%}"]
         for name, (said, real) in model.checks(measured).items()

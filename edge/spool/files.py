@@ -54,7 +54,7 @@ readable_of = partial(beside, suffix=".salvage")
 
 
 class CommitNote(NamedTuple):
-    """What the spool of an epoch had after its last commit, or after one before.
+    """The content of an epoch's spool after its last commit, or after one before.
 
     `commits` is `ANNOUNCED` while the spool is created. No number that was pending is below
     `first`. `discards` and `states` are numbers of rows. `unreported` is how many events an earlier epoch

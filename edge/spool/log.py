@@ -1,4 +1,4 @@
-"""What can be read of the spool's write-ahead log when it is damaged.
+"""Read what is left of the spool's write-ahead log when it is damaged.
 
 The log is evidence: a power cut can tear the transaction that was being written, no other, and the header
 never, because it is synced before the first frame. Only a start that finds a log, after a kill or a power

@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What events take in the spool: `bytes` of the file, pending `deliveries`."""
+    """The room of events in the spool: `bytes` of the file, pending `deliveries`."""
 
     bytes: int
     deliveries: int
@@ -90,7 +90,7 @@ class LossReport:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was stored for a destination since the last closing: `count` events from `first` to `last`.
+    """The events stored for a destination since the last closing: `count` events from `first` to `last`.
 
     For a count of 0, `last` is the newest that was ever stored for it (0: none) and `first` the next.
     `digest` is the sum of their `eventplane.device_reports.event_digest` modulo 2**128, so it does not depend
@@ -105,7 +105,7 @@ class Manifest:
 
 
 class DeviceState(NamedTuple):
-    """What the device holds of a `key` of one `kind`: the newest that the cloud desires.
+    """The device's state of a `key` of one `kind`: the newest that the cloud desires.
 
     `state_version` decides what is newer. `json` is a state's event, '' when it is deleted, and for commands.
     `rank` and `sequence` are those of the delivery that was made last, `sequence` 0 for none and negative
@@ -126,7 +126,7 @@ class DeviceState(NamedTuple):
 
 
 class SpoolOrigin(NamedTuple):
-    """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known.
+    """The origin of the spool. A recovered one has `salvaged` events of `lost_epoch`, as far as known.
 
     A created one whose `damage` is not '' took the place of another thing's.
 

@@ -1,4 +1,4 @@
-"""What the cloud desires of the device, within the caller's transaction. Loaded where there is something."""
+"""Desired states of the device, within the caller's transaction. Loaded where there is something."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DELETE FROM device_state WHERE number IN (
 
 
 class DeviceStates:
-    """What the cloud desires of the device, the newest of each key.
+    """The states that the cloud desires of the device, the newest of each key.
 
     Beside states there are deletions, so that what is older and comes late does not bring a key back, and the
     numbers of the last commands, so that none comes twice. Of these the oldest make room: nothing so old is

@@ -286,7 +286,7 @@ class Spool:
 
     @property
     def written_bytes(self) -> int:
-        """What this process has written to disks since the opening, by the kernel's count (0: unknown)."""
+        """Return the bytes written by this process since the opening, by the kernel's count (0: unknown)."""
         return written_bytes() - self._written_before
 
     def close(self) -> None:

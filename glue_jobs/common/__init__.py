@@ -1,1 +1,1 @@
-"""What the jobs share: the archive as objects, its rows as Spark reads them, the hours of its folders."""
+"""Shared by the jobs: the archive as objects, its rows as Spark reads them, the hours of its folders."""

@@ -1,4 +1,4 @@
-"""Which objects the archive has of a folder and some days, which to read, and which are faulty or gone."""
+"""List the archive's objects of a folder and some days: which to read, and which are faulty or gone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class UnreadableReceiptError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of an hour: the raw objects (`inputs`) and Parquet `files`, names with `Objects.digest`.
+    """The receipt of an hour: the raw objects (`inputs`) and Parquet `files`, names with `Objects.digest`.
 
     `version` is the folder's at that time. `rows` are all, `copies` those marked as such, `line_texts` those
     kept as text. Without it the hour is compacted again, with the same result. A digest is '' where the
@@ -88,7 +88,7 @@ class Receipt:
 
     @property
     def is_attested(self) -> bool:
-        """Whether it counts."""
+        """True if it counts."""
         return self.attested_at_ms is not None
 
     def covers(self, inputs: Sequence[Stored]) -> bool:
@@ -189,7 +189,8 @@ class HourPlan:
 
 
 class Gone(NamedTuple):
-    """What writers list, and the archive lacks: an object called `name`, or entries of a list in that folder.
+    """A thing that writers list, and the archive lacks: an object called `name`, or entries of a list in that
+    folder.
 
     At most `rows` of the times `first_ms` to `last_ms` (Unix milliseconds) are missing, and none of entries
     whose objects are there. `objects` is 0 where the object is there, with other content.
@@ -205,7 +206,7 @@ class Gone(NamedTuple):
 
 
 class Listing:
-    """What the archive has of a folder and some days: which objects, and from which of them to read."""
+    """The archive's objects of a folder and some days: which objects, and from which of them to read."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class Listing:
 
     @property
     def objects(self) -> list[Stored]:
-        """Those that are read, faulty ones included, in the order of names."""
+        """The objects that are read, faulty ones included, in the order of names."""
         found = [each for plan in self.plans.values() for each in (*plan.raw, *plan.files)]
         return sorted([*found, *self._stray], key=lambda each: each.name)
 

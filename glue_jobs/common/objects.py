@@ -59,7 +59,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class OldVersions:
-    """How many old versions were `deleted`, and how many are `locked` until their retention ends."""
+    """The number of old versions `deleted`, and how many are `locked` until their retention ends."""
 
     deleted: int
     locked: int
@@ -76,7 +76,7 @@ class Objects(Protocol):
 
     @property
     def uri(self) -> str:
-        """Where the root is, without a slash at the end."""
+        """The URI of the root, without a slash at the end."""
 
     def beneath(self, folder: str) -> list[Stored]:
         """Return what is anywhere beneath `folder`, in the order of names."""

@@ -61,7 +61,7 @@ class DamagedHourError(HourError):
 
 
 class UnverifiedError(HourError):
-    """What was written for `hour` is not what was read: `read` and `written` rows and checksums."""
+    """The rows written for `hour` are not those that were read: `read` and `written` rows and checksums."""
 
     hour: str
     read: tuple[int, int]

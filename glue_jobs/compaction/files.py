@@ -33,7 +33,7 @@ _PLACE: Final = (*HOURLY, "run")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What rows are, without their order: how many, and the sum of their hashes."""
+    """The content of rows, without their order: how many, and the sum of their hashes."""
 
     rows: int
     checksum: int
@@ -42,7 +42,7 @@ class Content:
 
     @property
     def sums(self) -> tuple[int, int]:
-        """What errors show of it."""
+        """The values that errors show of it."""
         return self.rows, self.checksum
 
     def plus(self, other: Content) -> Content:

@@ -125,7 +125,7 @@ class Audit:
 
     @property
     def kinds(self) -> Counter[tuple[str, str]]:
-        """How many findings there are of each kind at each hop."""
+        """The number of findings of each kind at each hop."""
         others = Counter((str(each.kind), str(each.hop)) for each in self.others)
         return self.judged.kinds + self.fleet.kinds + others
 
@@ -147,7 +147,7 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be audited: the archive `objects`, with the audits before in `output`.
+    """A request for an audit: the archive `objects`, with the audits before in `output`.
 
     Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
     list in the archive. Where `is_listed` each delivery has a row. `now_ms` is the clock, Unix milliseconds;
@@ -168,7 +168,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read of all folders: their `parts`, the ledger's own word, and what judges it all.
+    """The content of all folders: their `parts`, the ledger's own word, and what judges it all.
 
     `decisions` name every contract, time, channel and hour in the ledger, `history` has the contracts that
     route the tap's events, and `faults` those that cannot be read. `dead_letters` are the ids of those of the

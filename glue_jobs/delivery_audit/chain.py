@@ -79,7 +79,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """What compaction and erasure say, by receipts that the key has attested.
+    """The statements of compaction and erasure, by receipts that the key has attested.
 
     `named` are the raw objects and files of compactions: digest, and since when. `erased` has by object what
     a digest became (None: the object was deleted), `unfinished` the same of erasures that have not ended
@@ -217,7 +217,7 @@ def _hour_folder(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What was judged (`inventory`), and what became of it since the last verdict, `before`.
+    """The judged objects (`inventory`), and what became of it since the last verdict, `before`.
 
     `compared` has counts, None where there was nothing to compare with. `attested` is what compaction and
     erasure say.

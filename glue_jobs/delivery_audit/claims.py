@@ -29,7 +29,7 @@ rows of other devices are read. Ours: so that false claims make an audit a few t
 
 
 class HourRow(NamedTuple):
-    """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
+    """The events from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
 
     `events` have numbers and both digests, packed (`pack_events`). `others` are events without a number,
     packed in the same way with a hash of their names as the number, `best_effort` counts such events that are
@@ -54,7 +54,7 @@ class HourRow(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """What came from one client in one epoch, or a part of it; times in Unix milliseconds.
+    """The events from one client in one epoch, or a part of it; times in Unix milliseconds.
 
     `is_vouched` is whether a report of the client itself came with it. `least_ms` is the quickest way up.
     """
@@ -121,7 +121,7 @@ def seen_in(hours: Iterable[HourRow]) -> SeenNumbers:
 
 
 class Claim:
-    """What came under one client id in an epoch."""
+    """The events under one client id in an epoch."""
 
     def __init__(self, rows: Sequence[HourRow], uplinks: Collection[str]) -> None:
         self.rows = rows
@@ -137,12 +137,12 @@ class Claim:
 
     @property
     def attests(self) -> bool:
-        """Whether one of its manifests states with its digest what came under it."""
+        """True if one of its manifests states with its digest what came under it."""
         return any(_fits(each, [self.seen]) for each in self.manifests)
 
     @property
     def count(self) -> int:
-        """How many numbers came in the window."""
+        """The count of numbers in the window."""
         return sum(len(numbers_in(each.events)) for each in self.rows if each.within)
 
 
@@ -190,7 +190,7 @@ class Claims:
 
     @property
     def share(self) -> Share:
-        """Which numbers are judged for this client id."""
+        """The numbers that are judged for this client id."""
         own = self.own
         before = [each for each in self.store if each.last < own.first]
         first_hour, last_hour = own.seen.hours

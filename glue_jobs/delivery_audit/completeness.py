@@ -92,7 +92,7 @@ class JudgedStatement:
 
     @property
     def unexplained(self) -> int:
-        """How many are missing for no reason that is known."""
+        """The number that are missing for no known reason."""
         return self.missing - self.explained - self.unrecorded
 
     @property
@@ -103,7 +103,7 @@ class JudgedStatement:
 
     @property
     def acknowledged(self) -> int:
-        """How many of the unexplained IoT Core had acknowledged, at least."""
+        """The least number of the unexplained that IoT Core had acknowledged."""
         behind = length(without(self.candidates, [(_NOTHING, self.acknowledged_to)]))
         return max(0, self.unexplained - behind)
 
@@ -123,7 +123,7 @@ class JudgedStatement:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the judgement of every device depends on. Times are Unix milliseconds.
+    """The basis of the judgement of every device. Times are Unix milliseconds.
 
     `homes` are the inboxes on devices, and whether their readers confirm each event. What is pending there is
     lost if it is so by a manifest that came `lateness_ms` after the one that states it.
@@ -156,7 +156,7 @@ class Scope:
 
 
 class Share(NamedTuple):
-    """What is judged for `client_id` of an epoch that came under several client ids.
+    """The part that is judged for `client_id` of an epoch that came under several client ids.
 
     Its own are the numbers in `span`, which came in `hours`. Numbers up to `unproven_to` came under another
     id, and no digest proves that it had the same store.

@@ -1,4 +1,4 @@
-"""Which contract was in force: the archive keeps them by version, the ledger says from when each was used."""
+"""Find the contract in force: the archive keeps them by version, the ledger says from when each was used."""
 
 from __future__ import annotations
 

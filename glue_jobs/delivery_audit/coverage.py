@@ -1,4 +1,4 @@
-"""On what the proof rests: what attests events, and where the archive itself lacks records. No Spark."""
+"""The basis of the proof: what attests events, and where the archive itself lacks records. No Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_END: Final = 1 << 62
 
 
 class Standing(StrEnum):
-    """What is known of a device in the window."""
+    """The standing of a device in the window."""
 
     ATTESTED = "attested"
     """Its manifests form an unbroken chain until one interval before the window's end or the watermark."""
@@ -48,7 +48,7 @@ class Standing(StrEnum):
 
 
 class Attestation:
-    """How far the manifests of one device reach."""
+    """The reach of the manifests of one device."""
 
     def __init__(self, completeness: Completeness) -> None:
         self._completeness = completeness
@@ -127,7 +127,7 @@ def _at_ms(stated: Manifest | Birth) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of what devices sent is attested.
+    """The attested share of what devices sent.
 
     `events` counts by `RESTS`. Of the numbered, `awaiting` are so young that the next manifest of their
     device need not be there yet. `best_effort` events were promised by nobody and are not among them.
@@ -162,7 +162,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class LedgerHours:
-    """What the ledger says that other folders must have.
+    """The hours that other folders must have by the ledger.
 
     `from_devices` are the hours in which events of its rows came from devices, `to_webhooks` the hours of the
     folder of which rows put events into inboxes of webhooks.

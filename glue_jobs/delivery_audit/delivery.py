@@ -69,7 +69,7 @@ _FATES_AT_THE_END: Final = {
 
 
 class Consumption(NamedTuple):
-    """What became of an event in an inbox whose ends are recorded, into which it was `put` so many times.
+    """The ends of an event in an inbox whose ends are recorded, into which it was `put` so many times.
 
     It was there from `put_at_ms` at the earliest, by the clocks that nothing contradicts. `end` is the
     handover that counts, None without one; `handed_over` counts those that the endpoint took. `hole` is where
@@ -112,7 +112,7 @@ class Delivery(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """How many copies of the event were written to the inbox on this route."""
+        """The number of copies of the event written to the inbox on this route."""
         # Of one that was sent early, the contract in force only says that it was right to be.
         return sum(row.reason not in (SENT_BEFORE, REDRIVE) for row in self.out)
 

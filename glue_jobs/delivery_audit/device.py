@@ -72,7 +72,7 @@ _OF_DELIVERY: Final = ("source", "id", "type", "route", "destination", "contract
 
 
 class DeviceRows(NamedTuple):
-    """What Spark brings together of one device; `state` and `since_ms` are the fleet registry's.
+    """The rows of one device that Spark brings together; `state` and `since_ms` are the fleet registry's.
 
     `counts` are (measure, hour counted from 1970, count) of the router's hop: `event_group.HourCount`.
     """

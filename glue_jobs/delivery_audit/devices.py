@@ -59,7 +59,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class Fleet:
-    """What was found out about all devices.
+    """The findings about all devices.
 
     `findings` are the worst, `kinds` counts all by kind and hop. `totals` are sums of `COUNTS` and the number
     of `devices`. `worst` are rows of `DEVICE`, `hours` those of the worst by hour. `holes` counts events

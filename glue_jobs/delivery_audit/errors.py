@@ -27,7 +27,7 @@ class NoContractError(AuditError):
 
     @property
     def lacks(self) -> str:
-        """What the archive lacks."""
+        """The part that the archive lacks."""
         if not self.versions:
             return "holds no contract"
         return f"lacks contract {', '.join(self.versions)}, which its ledger names"

@@ -83,7 +83,7 @@ class Decision(NamedTuple):
 
 
 class Event:
-    """What the archive has of one event, each row once.
+    """The archive's rows of one event, each once.
 
     Its rows are those of the window: the `copies` that were accepted in it, and the ledger's rows of their
     frames, wherever the times of these lie. `others` are copies of the days around. `contested` are rows of
@@ -137,7 +137,7 @@ class Event:
 
     @property
     def payloads_around(self) -> int:
-        """How many payloads its copies have that were accepted in the window or on a day around it."""
+        """The number of payloads of its copies that were accepted in the window or on a day around it."""
         return len({each.data_digest for each in (*self.copies, *self.others)} - {None})
 
     def _cut(self, rules: AuditRules) -> None:
@@ -231,7 +231,7 @@ class Event:
 
     @property
     def payloads(self) -> int:
-        """How many payloads the copies have, as far as that is known; at least 1."""
+        """The number of payloads of the copies, as far as that is known; at least 1."""
         if len(self.copies) < 2:
             return 1
         return max(len({each.data_digest for each in self.copies} - {None}), 1)
@@ -250,7 +250,7 @@ class Event:
 
     @property
     def was_put_back(self) -> bool:
-        """Whether an operator alone put it into the channel, where the tap does not see it."""
+        """True if an operator alone put it into the channel, where the tap does not see it."""
         return bool(self.ledger) and all(row.put_back_by is not None for row in self.ledger)
 
     def from_device(self, rules: AuditRules) -> bool:

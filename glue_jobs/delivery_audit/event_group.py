@@ -1,4 +1,4 @@
-"""What the archive has of one identity, as plain rows, and what a judgement of it says. No Spark.
+"""The archive's plain rows of one identity, and a judgement of it. No Spark.
 
 All rows that name one `source` and `id` are one `EventGroup`, whoever sent them; so are all rows of refused
 items with one client, reason and time of acceptance. `judge.judge` turns a group into a `Judgement`. Spark's
@@ -145,17 +145,17 @@ class LedgerRow(NamedTuple):
 
     @property
     def has_times(self) -> bool:
-        """Whether it says when it entered and was decided."""
+        """True if it says when it entered and was decided."""
         return None not in self[:2]
 
     @property
     def is_whole(self) -> bool:
-        """Whether it also says by which channel it entered, and by which contract it was decided."""
+        """True if it also says by which channel it entered, and by which contract it was decided."""
         return None not in self[:4]
 
     @property
     def is_by_contract_in_force(self) -> bool:
-        """Whether the router decided by the contract that it had seen in force.
+        """True if the router decided by the contract that it had seen in force.
 
         A replay decides by the contract of then, a redrive decides nothing, and a router that has just
         started decides by what it has.
@@ -274,7 +274,7 @@ class NotInTap(NamedTuple):
 
 
 class DeliveryRow(NamedTuple):
-    """What became of one event on one route, where that is listed; times in Unix milliseconds.
+    """The end of one event on one route, where that is listed; times in Unix milliseconds.
 
     `verdict` is that of the last `hop` that is seen, `fate` that of the account. `rests_on` are the folders
     of the records, or a device's manifest.
@@ -319,7 +319,7 @@ class RouteCount(NamedTuple):
 
 
 class InboxCount(NamedTuple):
-    """What lies in one inbox.
+    """The content of one inbox.
 
     `measure` is `delivered_unique` (events) or `delivered_total` (messages), by the ledger alone;
     `may_expire`: of the events, those with an `expirytime` in an inbox whose reader leaves no handovers. Of a
@@ -396,7 +396,7 @@ class LatencyKey(NamedTuple):
 
 @dataclass(slots=True)
 class Judgement:
-    """What was found out about one group, or, after `add`, about many.
+    """The judgement of one group, or, after `add`, about many.
 
     `quarantine` has a row for each row of the archive that was not judged, those among them that the reader
     gave as bad.

@@ -38,7 +38,7 @@ class Figures:
 
     @property
     def extent(self) -> dict[str, Any]:
-        """How many rows were read (bad ones included), and when the first and the last were accepted."""
+        """Return the number of rows read (also bad ones), and when the first and the last were accepted."""
         rows: Counter[str] = Counter()
         for key, count in self._of(RowCount):
             rows[key.archive] += count
@@ -70,7 +70,7 @@ class Figures:
 
     @property
     def by_destination(self) -> dict[str, dict[str, int]]:
-        """What was written to each inbox, by the ledger alone: what its consumer must have received.
+        """Return the events written to each inbox, by the ledger alone: what its consumer must have received.
 
         `delivered_unique` counts events, `delivered_total` messages. `may_expire` counts the events with an
         `expirytime` in an inbox without handovers: no record says whether its reader came in time.
@@ -80,7 +80,7 @@ class Figures:
 
     @property
     def accounts(self) -> Rows:
-        """What became of the events at each `inbox`, null for all: a column for each word of the account."""
+        """Count the events at each `inbox`, null for all: a column for each word of the account."""
         found = self._sums(AccountCount, tuple(map(str, Fate)), "inbox")
         return [{"inbox": inbox or None, **counts} for (inbox,), counts in found]
 
@@ -94,7 +94,7 @@ class Figures:
 
     @property
     def dead_letters(self) -> Rows:
-        """How many dead letters there are, by `place` of their making and `reason`.
+        """Count the dead letters, by `place` of their making and `reason`.
 
         `missing` counts the items that the cloud refused and did not record.
         """
@@ -111,7 +111,7 @@ class Figures:
 
     @property
     def quarantine(self) -> Rows:
-        """How many bad rows by `archive` and `reason`, with one `archive_file` to look at."""
+        """Count the bad rows by `archive` and `reason`, with one `archive_file` to look at."""
         counts = {(key.archive, key.reason): n for key, n in self._of(RowCount) if key.reason is not None}
         return [
             {

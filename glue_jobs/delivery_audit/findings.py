@@ -37,7 +37,7 @@ class Span(StrEnum):
 
 
 class Kind(StrEnum):
-    """What was found."""
+    """The kind of a finding."""
 
     LOST = "lost"
     MISROUTED = "misrouted"

@@ -35,7 +35,8 @@ _Stated = Mapping[tuple[str, str], Sequence[tuple[Manifest, HomeStatement]]]
 
 
 class JudgedHome(NamedTuple):
-    """What a `manifest` states for one `inbox`, counted by `HOME`; by the manifest `by` the `lost` wait.
+    """The statement of a `manifest` about one `inbox`, counted by `HOME`; by the manifest `by` the `lost`
+    wait.
 
     `rows` are about those of its events that are due there, where that is listed.
     """

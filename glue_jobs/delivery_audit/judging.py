@@ -174,7 +174,7 @@ def reordered(delivery: OrderedDelivery, overtaken_at_ms: int) -> Finding:
 
 @dataclass(slots=True)
 class Judged:
-    """What the groups of some rows come to, without the rows that were found, which may be very many.
+    """The sum of the groups of some rows, without the rows that were found, which may be very many.
 
     `kinds` counts all findings by kind and hop, of which `worst` has some; `bad_files` names an object for
     each archive and reason of bad rows. `accepted_ms` are the first and the last acceptance of an event or
@@ -237,7 +237,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """How groups are to be judged.
+    """A task: groups to judge, and how.
 
     `dead_letters` are the ids of those that somebody received, `given_up` those of readers
     (`letters_of_readers`), `inboxes` those that promise order. `samples` are judged each by itself.

@@ -350,7 +350,7 @@ def _written_ms(record: Record, archived_at_ms: int | None) -> int:
 
 
 class Sent(NamedTuple):
-    """What a client sent in an epoch and an hour; with the last time of acceptance, Unix milliseconds.
+    """The events of a client in an epoch and an hour; with the last time of acceptance, Unix milliseconds.
 
     `is_vouched` is whether a report of the device itself came with it, or an erasure took that away.
     """

@@ -1,4 +1,4 @@
-"""By what an audit judges: its window, its watermark, and what the contracts let routers and webhooks do."""
+"""The rules of an audit: its window, its watermark, and what the contracts let routers and webhooks do."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class MissingRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """By what a group is judged: contracts, times, and where the archive is known to have holes.
+    """The rules for a group: contracts, times, and where the archive is known to have holes.
 
     `damaged` names by folder (`ledger`, `handovers`) the hours of which an object is missing or unreadable,
     or has lines that cannot be read and name no event. In hours of the tap that are `erased` an erasure

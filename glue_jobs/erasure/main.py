@@ -53,7 +53,7 @@ class LeftOverError(EventPlaneError):
 
     @property
     def problems(self) -> str:
-        """What is left, and what to do about each kind."""
+        """Return what is left, and what to do about each kind."""
         problems = []
         if self.names:
             problems.append(

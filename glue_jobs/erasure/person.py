@@ -1,4 +1,4 @@
-"""Whose a row is, and what is left of it. Plain Python.
+"""Find a person's rows, and what is left of each. Plain Python.
 
 The transport decides whose a row is: the client that brought it, or the sender that the plane stamped. What a
 text says decides nothing, so a name that is written into a row does not have it deleted.
@@ -78,7 +78,7 @@ class Person:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the person and the device are called."""
+        """The names of the person and the device."""
         return tuple(dict.fromkeys(each.strip(_BORDERS) for each in (self.source, self.client) if each))
 
     @property
@@ -96,7 +96,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What rows of the person have in common with rows that stay, so that these are judged as before.
+    """The values that rows of the person share with rows that stay, so that these are judged as before.
 
     `claims` are digests of source and id under which others sent events as well. `letters` are ids of dead
     letters by those of the events that they are about: made of names, so they change with these.
@@ -111,7 +111,7 @@ class Shared:
 
 
 class RowChange(NamedTuple):
-    """What becomes of a row: it is the person's `own` and goes, or it has other values for the `members`.
+    """The change of a row: it is the person's `own` and goes, or it has other values for the `members`.
 
     `may_remain` is why it may hold a name all the same, `shared` what its names have to do with other rows.
     """

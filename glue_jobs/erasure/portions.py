@@ -1,4 +1,4 @@
-"""Where the archive holds rows about persons, in portions, and the objects without the person.
+"""The archive's rows about persons, in portions, and the objects without the person.
 
 The new objects of a portion are written to a staging folder, and then replace the old ones one by one. An
 interrupted erasure continues from its `Progress`.
@@ -251,7 +251,7 @@ class Unnamed(NamedTuple):
 
 @dataclass(slots=True)
 class Progress:
-    """What an erasure has found so far, and the `changes`.
+    """The progress of an erasure: what it found so far, and the `changes`.
 
     `rows` that were the person's and `redacted` ones by object, those that `may_remain` by object and reason,
     the audit's `documents` that named the person, and what rows of others have in common with theirs.

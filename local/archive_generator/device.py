@@ -135,7 +135,8 @@ class Device:
         is_final: bool = False,
         change: Callable[[Any], Any] | None = None,
     ) -> Envelope:
-        """What was stored since the last one by a `contract`; it is the first of what the next one states.
+        """Return the manifest of what was stored since the last one by a `contract`; it is the first of what
+        the next one states.
 
         The one that `is_final` is the last. Its data is what `change` makes of it.
         """

@@ -1,4 +1,4 @@
-"""What can go wrong with one event, by hop: a fault changes the rows of a right case and says what it did."""
+"""Faults of one event, by hop: a fault changes the rows of a right case and says what it did."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _begins_in_its_hour(case: Case) -> bool:
 
 
 def fact(case: Case, kind: str, hop: Hop | None, **more: Any) -> Truth:
-    """What happened to the event of `case`, with all that the archive knows of it."""
+    """Return what happened to the event of `case`, with all that the archive knows of it."""
     event = case.event
     known = {
         "device": case.passage.client_id,

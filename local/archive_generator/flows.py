@@ -1,4 +1,4 @@
-"""What devices send by a contract: each service's types, where they go on the device and in the cloud."""
+"""Traffic of devices by a contract: each service's types, where they go on the device and in the cloud."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _types(contract: Contract) -> Iterator[tuple[str, str]]:
 
 
 class Routing:
-    """What the routers of `contract` decide, and what the audit may hold against them."""
+    """The decisions of the routers of `contract`, and what the audit may hold against them."""
 
     def __init__(self, contract: Contract) -> None:
         self.contract = contract
@@ -48,27 +48,27 @@ class Routing:
         return list(self._cloud.route(event))
 
     def on_device(self, event: Envelope) -> list[str]:
-        """Where the device's router puts `event`."""
+        """Return the inboxes of `event` on the device."""
         return [route.destination for route in self._device.route(event)]
 
     def priority(self, event: Envelope) -> str:
-        """As the ledger has it."""
+        """Return it as the ledger has it."""
         return str(self.contract.priority(event, self.uplink))
 
     def is_ordered(self, route: Route) -> bool:
-        """Whether the inbox promises the order of each source."""
+        """Return whether the inbox promises the order of each source."""
         return self.contract.channel(route.destination).ordering is Ordering.SOURCE
 
     def is_webhook(self, route: Route) -> bool:
-        """Whether a function posts what is in the inbox, and records the answers."""
+        """Return whether a function posts what is in the inbox, and records the answers."""
         return self.contract.channel(route.destination).webhook is not None
 
     def is_recorded(self, route: Route) -> bool:
-        """Whether the archive gets a record of what the inbox's consumer did."""
+        """Return whether the archive gets a record of what the inbox's consumer did."""
         return self.is_webhook(route) or self.contract.channel(route.destination).asks_for_receipts
 
     def is_checked(self, type: str) -> bool:
-        """Whether the payloads of `type` can be refused."""
+        """Return whether the payloads of `type` can be refused."""
         known = self.contract.event_types.get(type)
         return known is not None and known.schema_check is not SchemaCheck.NONE
 

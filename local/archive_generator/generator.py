@@ -49,7 +49,7 @@ an hour has enough behind it to show that it was not withdrawn, milliseconds."""
 
 
 class Trouble(IntEnum):
-    """What is wrong with a device."""
+    """A trouble of a device."""
 
     NOTHING = 0
     CLOCK_AHEAD = 1
@@ -106,10 +106,11 @@ _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERE
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How large the archive is and what goes wrong: one event in `fault_every`, and ten of each
-    `trouble_every` devices; 0 is never. `rows` is how many an object holds at most. With `holes`, objects of
-    the archive are damaged as well, in hours in which nothing else goes wrong. The faults called as one of
-    `without` are not planted."""
+    """The size of the archive and its faults: one event in `fault_every`, and ten of each `trouble_every`
+    devices; 0 is never. `rows` is how many an object holds at most. With `holes`, objects of the archive are
+    damaged as well, in hours in which nothing else goes wrong. The faults called as one of `without` are not
+    planted.
+    """
 
     events: int
     hours: int = 24

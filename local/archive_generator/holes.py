@@ -1,4 +1,4 @@
-"""What goes wrong with objects of the archive, in hours in which nothing else does."""
+"""Faults of objects of the archive, in hours in which nothing else does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY, _DAY_BEFORE = "2026-03-01", "2026-02-28"
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """What `happens` to objects of `folder` in the `hour` of the first day; it returns what the truth is."""
+    """The fate (`happens`) of objects of `folder` in the `hour` of the first day; it returns the truth."""
 
     hour: int
     folder: str

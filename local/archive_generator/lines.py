@@ -29,7 +29,7 @@ _TIMES: Final = {"tap": "archived", "ledger": "decided", "handovers": "handed"}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a service sent and its device numbered; `recorded` is a timestamp by the device's clock."""
+    """An event that a service sent, its device numbered; `recorded` is a timestamp by the device's clock."""
 
     id: str
     epoch: str

@@ -25,7 +25,7 @@ READER_LETTERS: Final = "/eventplane/client/"
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Where and when one event came by: times in Unix milliseconds, ids of the queues' messages.
+    """The places and times of one event: times in Unix milliseconds, ids of the queues' messages.
 
     `states_acknowledged` is whether the device's next manifest says that IoT Core has acknowledged it.
     """
@@ -83,7 +83,7 @@ class Case:
 
     @property
     def sender(self) -> str:
-        """Who sent the event, as the ledger has it."""
+        """The sender of the event, as the ledger has it."""
         return str(sender_in_frame(self.passage.client_id, self.event.attributes))
 
     def rows(self) -> list[tuple[str, int, str]]:

@@ -105,7 +105,7 @@ class Alarm:
         return self._value(self.returned, metrics, began, ended)
 
     def is_breached(self, metrics: Metrics, began: float, ended: float) -> bool:
-        """Whether that value breaches the threshold; missing data may only after a whole period.
+        """Return whether that value breaches the threshold; missing data may only after a whole period.
 
         Raises `UnreadAlarmError`.
         """
@@ -115,7 +115,7 @@ class Alarm:
         return _COMPARISONS[self.comparison](value, self.threshold)
 
     def rises(self, metrics: Metrics, began: float, ended: float) -> bool:
-        """Whether it watches only ages, which grew for most of that time."""
+        """Return whether it watches only ages, which grew for most of that time."""
         keys = [each.key for each in self.terms.values() if each.key]
         if not keys or not all(key[1] == AGE for key in keys):
             return False

@@ -60,7 +60,7 @@ class Arrivals:
 
     @property
     def arrived(self) -> Arrived:
-        """What arrived, for the oracle."""
+        """Return what arrived, for the oracle."""
         return Arrived(self.first.keys(), self.duplicates, self.reports.keys())
 
     def _refresh(self, path: Path) -> None:

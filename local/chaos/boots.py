@@ -71,7 +71,7 @@ _BROKER_LOST: Final = ("had forgotten the forwarder's session", "had waited at t
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What happens to one boot of `thing`, until a power cut or a stop `in_order` after `alarms_s`.
+    """The events of one boot of `thing`, until a power cut or a stop `in_order` after `alarms_s`.
 
     `damage` is done to the broker's database before. The clock is off by `clock_s`, and by `steps_to_s` from
     the middle on, when the forwarder alone is killed if it `restarts`, and the broker writes its database if
@@ -131,7 +131,7 @@ class Alarm:
 
 @dataclass
 class BootLog:
-    """What was seen of a boot of `thing`: what came up, and who reported a loss."""
+    """The observations of a boot of `thing`: what came up, and who reported a loss."""
 
     thing: str
     is_up: bool = True
@@ -142,7 +142,7 @@ class BootLog:
 
 @dataclass
 class Recorder:
-    """What arrived in the cloud: the things that sent each alarm, by id, and how many alarms were expired."""
+    """The arrivals in the cloud: the things that sent each alarm, by id, and how many alarms were expired."""
 
     things: dict[str, set[str]] = field(default_factory=dict)
     expired: int = 0

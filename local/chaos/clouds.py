@@ -89,7 +89,7 @@ class Cloud(ABC):
         raise NotImplementedError(f"only the emulated cloud has a downlink: {text}")
 
     def is_idle(self) -> bool:
-        """Whether it is known that no event is on its way any more."""
+        """Return whether it is known that no event is on its way any more."""
         return False
 
     def watched(self) -> Watched | None:
@@ -350,7 +350,7 @@ class Faulty(Emulated):
         }
 
     def is_idle(self) -> bool:
-        """Whether every queue is empty that may hold an event on its way to an inbox, and the inboxes."""
+        """Return whether the inboxes, and every queue on the way to them, are empty."""
         found = queued_messages(self._plane.cloud)
         waiting = (messages for name, messages in found.items() if leads_to_inbox(name))
         return bool(found) and not any(waiting)

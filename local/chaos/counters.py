@@ -22,7 +22,7 @@ Times = Mapping[Key, float]
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How long after the end of fault `kind` the oldest event that waited then had arrived, seconds."""
+    """The time from the end of fault `kind` to the arrival of the oldest event that waited, seconds."""
 
     kind: str
     home: str

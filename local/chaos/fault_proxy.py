@@ -27,7 +27,7 @@ _LEDGER: Final = b"-ledger"
 
 
 class Failure(StrEnum):
-    """How a service fails."""
+    """The failure of a service."""
 
     UNAVAILABLE = "unavailable"
     """It answers 503 at once and does nothing."""
@@ -53,7 +53,7 @@ class Target:
     resource: str = ""
 
     def has(self, call: Call) -> bool:
-        """Whether `call` goes there."""
+        """Return whether `call` goes there."""
         if call.service != self.service:
             return False
         return self.resource in call.path or self.resource.encode() in call.body

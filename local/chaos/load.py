@@ -1,4 +1,4 @@
-"""What homes and carers send during a run: events at a steady rate, recorded before they are sent."""
+"""The load of homes and carers during a run: events at a steady rate, recorded before they are sent."""
 
 from __future__ import annotations
 

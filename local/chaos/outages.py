@@ -41,12 +41,12 @@ class Episode:
 
     @property
     def is_outage(self) -> bool:
-        """Whether a service failed; a process is started again, and a lost answer is asked for again."""
+        """True if a service failed; a process is started again, and a lost answer is asked for again."""
         return not all(each.endswith(("-kill", f"-{Failure.ANSWER_LOST}")) for each in self.kinds)
 
     @property
     def stops_urgent(self) -> bool:
-        """Whether nothing can be delivered meanwhile, because all of SQS fails."""
+        """True if nothing can be delivered meanwhile, because all of SQS fails."""
         return any(each.startswith("sqs-") and not each.endswith(Failure.ANSWER_LOST) for each in self.kinds)
 
 

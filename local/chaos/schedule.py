@@ -14,7 +14,7 @@ from local.errors import LocalError
 
 
 class Mode(StrEnum):
-    """How many faults strike at a time."""
+    """The number of faults at a time."""
 
     SINGLY = "singly"
     PAIRS = "pairs"

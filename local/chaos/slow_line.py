@@ -62,7 +62,7 @@ class SlowLine:
 
     @property
     def is_divisible(self) -> bool:
-        """Whether an event takes at most a round trip: an alarm waits behind one that takes longer."""
+        """True if an event takes at most a round trip: an alarm waits behind one that takes longer."""
         return self.event_bytes <= self.bytes_per_s * self.round_trip_s
 
     @property
@@ -84,7 +84,7 @@ LINES: Final = (
 
 @dataclass(slots=True)
 class Received:
-    """What the cloud got of one home: how often each event, when first, and the payloads that brought any."""
+    """Arrivals of one home: how often each event, when first, and the payloads that brought any."""
 
     times: Counter[str] = field(default_factory=Counter)
     first_at: dict[str, float] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a line did: `sent_bytes` of it for `payload_bytes`, and each alarm's delay, seconds."""
+    """The result of a line: `sent_bytes` of it for `payload_bytes`, and each alarm's delay, seconds."""
 
     line: SlowLine
     missing: int

@@ -1,4 +1,4 @@
-"""Whether a run passed, and its figures: the counters of both ends against each other and the audit."""
+"""The verdict of a run, and its figures: the counters of both ends against each other and the audit."""
 
 from __future__ import annotations
 

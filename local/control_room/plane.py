@@ -34,7 +34,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a stage is doing: `passed` events since the start, `waiting` messages in it now (None: unknown).
+    """The state of a stage: `passed` events since the start, `waiting` messages in it now (None: unknown).
 
     `is_up` is False while its process is down or its calls fail; `note` describes its state in a few words.
     """

@@ -1,4 +1,4 @@
-"""What was sent and what became of it: the control room's counters, and the account of the last events."""
+"""Tally events and their ends: the control room's counters, and the account of the last events."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def deletion_told(summary: Mapping[str, Any]) -> str:
 
 
 def alarms_told(summary: Mapping[str, Any]) -> str:
-    """How long alarms took to the alarm centre, those of homes with a fault by themselves."""
+    """Return the delays of alarms to the alarm centre, those of homes with a fault by themselves."""
     parts = []
     for homes, is_struck in (("without", False), ("with", True)):
         took = [each["seconds"] for each in summary["alarms"] if (each["fault"] is not None) == is_struck]

@@ -66,7 +66,7 @@ library's select() takes descriptors below 1,024 only."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run plays and where its results go; `label` and `seed` are shown in the summary."""
+    """The options of a run and where its results go; `label` and `seed` are shown in the summary."""
 
     input: Input
     label: str

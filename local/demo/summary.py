@@ -122,12 +122,12 @@ def unproven(verdicts: Iterable[ServiceResult], audit: Mapping[str, Any]) -> int
 
 
 def numbers_missing(audit: Mapping[str, Any]) -> int:
-    """How many numbers of all devices the audit has not seen between their first and their last."""
+    """The count of numbers of all devices that the audit has not seen between their first and their last."""
     return sum(device["gaps"] or 0 for device in audit["devices"])
 
 
 def audited_by_service(audit: Mapping[str, Any]) -> dict[str, int]:
-    """How many different events the audit found delivered to each service's inbox."""
+    """The number of different events that the audit found delivered to each service's inbox."""
     return {
         destination.removesuffix(".inbox"): figures["delivered_unique"]
         for destination, figures in audit["by_destination"].items()

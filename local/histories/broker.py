@@ -56,7 +56,7 @@ class Message:
 
 @dataclass
 class Kept:
-    """What the broker keeps of a client: what it subscribed to, what waits, and what is unacknowledged."""
+    """The broker's session of a client: what it subscribed to, what waits, and what is unacknowledged."""
 
     client: str
     clean: bool
@@ -335,7 +335,7 @@ class Link:
 
 
 def matches(name: str, topic: str) -> bool:
-    """Whether a topic filter takes a topic (MQTT 3.1.1, 4.7)."""
+    """Return whether a topic filter takes a topic (MQTT 3.1.1, 4.7)."""
     wanted, found = name.split("/"), topic.split("/")
     for at, each in enumerate(wanted):
         if each == "#":

@@ -21,7 +21,7 @@ START_S: Final = 1_767_225_600.0
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What happened on a `lane` of a history's page at a moment."""
+    """An entry on a `lane` of a history's page at a moment."""
 
     at_s: float
     lane: str

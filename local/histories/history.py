@@ -180,7 +180,7 @@ class History:
 
     @cached_property
     def frames(self) -> list[tuple[IngestFrame, list[Envelope]]]:
-        """What IoT Core took, with the events in it."""
+        """Return the frames that IoT Core took, with the events in them."""
         frames = map(parse_frame, self.cloud.sqs.sent[self.cloud.tap])
         return [(each, [item.event for item in each.items() if item.event]) for each in frames]
 
@@ -229,7 +229,7 @@ class History:
 
     @property
     def trouble_s(self) -> float:
-        """How much later than usual the drill may be, seconds: a queue hides what its program did not end."""
+        """The allowed lateness of the drill, seconds: a queue hides what its program did not end."""
         trouble = self.trouble
         if trouble is None or not trouble.text:
             return 0.0
@@ -241,7 +241,7 @@ class History:
 
     @property
     def away_s(self) -> float:
-        """How long homes are away in the drill, seconds: a report that fails is over by then."""
+        """The absence of homes in the drill, seconds: a report that fails is over by then."""
         is_report = self.trouble is not None and self.trouble.who in OF_PRESENCE
         return 120.0 + (self.trouble_s if is_report else 0.0)
 

@@ -71,7 +71,7 @@ def led_to(contract: Contract, kind: str) -> Contract:
 
 
 class Disk:
-    """What happens when the spool commits: `full` refuses, `broken` fails."""
+    """The behaviour of the spool's disk at a commit: `full` refuses, `broken` fails."""
 
     def __init__(self) -> None:
         self.state = "well"

@@ -32,7 +32,7 @@ MUTANT_S: Final = 900
 
 
 class Mutant(NamedTuple):
-    """What `fault` is: in the file at `path` the text `old`, which it has once, is `new`."""
+    """A `fault`: in the file at `path` the text `old`, which it has once, is `new`."""
 
     fault: str
     path: str

@@ -73,7 +73,7 @@ class NightWatch:
 
     @property
     def is_busy(self) -> bool:
-        """Whether SQS has not taken all."""
+        """True if SQS has not taken all."""
         return bool(self._waiting)
 
     def go_round(self, number: int) -> None:

@@ -50,7 +50,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much happens in a story."""
+    """The size of a story."""
 
     homes: int
     events: int
@@ -171,7 +171,7 @@ _AT: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """What a story is about: `kinds` of faults, and the `programs` that fail.
+    """The focus of a story: `kinds` of faults, and the `programs` that fail.
 
     `said` is what happens besides, `at` where faults of a kind are instead of anywhere.
     """
@@ -291,7 +291,7 @@ def _subscription(random: Random, at_s: float) -> Decision:
 
 
 def drill(thing: str, away_s: float, trouble: str) -> Iterator[Decision]:
-    """What happens to a home when all is well again: each step has to be done as fast as the plane can.
+    """Yield the drill of a home when all is well again: each step has to be done as fast as the plane can.
 
     In the middle it is away for `away_s` seconds. With a `trouble` less happens afterwards.
     """

@@ -166,7 +166,7 @@ class Program:
         return _Joined()
 
     def system(self, random_bytes: RandomBytes) -> System:
-        """What the client library gets of this machine."""
+        """The client library's view of this machine."""
         engine = self._engine
         return System(
             lambda: engine.now_s,

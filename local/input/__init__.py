@@ -30,7 +30,7 @@ class Input:
 
     @property
     def total(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum(self.quotas)
 
     def __iter__(self) -> Iterator[InputEvent]:
@@ -74,7 +74,7 @@ def choose_homes(sources: Sequence[Sequence[HomeInput]], count: int | None) -> l
 
 
 def fair_quotas(sizes: Sequence[int | None], total: int | None) -> list[int]:
-    """How many events each home may play so that all together play `total`; None is endless, or all.
+    """Return the number of events that each home plays so that all play `total`; None is endless, or all.
 
     The first `total` events of all homes would be those of 2017 alone: one data set ends two years before
     the other begins. So every home gets an equal share, and what a small home leaves over goes to the rest.

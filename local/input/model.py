@@ -1,4 +1,4 @@
-"""What the demo plays, events of homes in time order, and what can be wrong with the input."""
+"""The input of the demo, events of homes in time order, and what can be wrong with the input."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class StillUpError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What others need to know of the plane that is up; its credentials open its emulated cloud only.
+    """The access to the plane that is up; its credentials open its emulated cloud only.
 
     `contract_file` is what `publish` reads; `webhooks` has the URL by participant whose inbox is a webhook.
     """

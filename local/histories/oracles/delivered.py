@@ -1,4 +1,4 @@
-"""What was accepted is delivered, dead-lettered or dropped by declaration, and the ledger says which."""
+"""Accepted events are delivered, dead-lettered or dropped by declaration, and the ledger says which."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Ends:
         self.discarded = discarded(history)
 
     def is_at(self, destination: str, key: tuple[str, str]) -> bool:
-        """Whether a reader handled it, or it lies in an inbox that nothing reads here."""
+        """Return whether a reader handled it, or it lies in an inbox that nothing reads here."""
         name = destination.partition(".")[0]
         if name in READERS:
             return (name, *key) in self._history.handled.done
@@ -113,7 +113,7 @@ def _queued(history: History) -> set[tuple[str, str, str]]:
 
 
 def letters(history: History, *, ever: bool = False) -> set[tuple[str, str]]:
-    """What dead letters are about; `ever` those that were put back, too."""
+    """Return the events that dead letters are about; `ever` those that were put back, too."""
     return {about for about, _ in letters_about(history, ever=ever)}
 
 

@@ -1,4 +1,4 @@
-"""What an oracle says."""
+"""The findings of oracles."""
 
 from __future__ import annotations
 

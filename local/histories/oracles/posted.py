@@ -1,4 +1,4 @@
-"""What a subscription leads to an endpoint gets there or becomes a dead letter, and pauses are kept."""
+"""Events for an endpoint get there or become dead letters, and pauses are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what on the server: services their own channels, routers the inboxes, operators everything.
+"""The rights on the server: services their own channels, routers the inboxes, operators everything.
 
 Whoever can publish to an inbox forges events of anybody, and whoever can publish to an outbox sends in the
 service's name: a server for more than one service needs these rules.

@@ -42,7 +42,7 @@ _DUPLICATES_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How full a stream is: all `messages`, those `in_flight`, and those `given_up`, which come no more."""
+    """The level of a stream: all `messages`, those `in_flight`, and those `given_up`, which come no more."""
 
     messages: int
     in_flight: int

@@ -26,7 +26,7 @@ def url(server: socket.socket) -> str:
 
 
 def reads_to_the_end(peer: socket.socket) -> bool:
-    """Whether the connection was closed by its other side; raises `TimeoutError` while it is open."""
+    """Return whether the connection was closed by its other side; raises `TimeoutError` while it is open."""
     peer.settimeout(SECONDS)
     try:
         while peer.recv(1 << 20):

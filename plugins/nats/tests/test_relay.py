@@ -1,4 +1,4 @@
-"""What the relay from NATS to SQS makes of a message, without a server."""
+"""Test the relay from NATS to SQS without a server."""
 
 import re
 

@@ -98,7 +98,7 @@ class Plane:
         deploy(monkeypatch, root, contract, settings)
 
     def put(self, participant: str, event: Envelope) -> None:
-        """As the client library does over SQS."""
+        """Put an event as the client library does over SQS."""
         url = self.outboxes[participant]
         transport = SqsTransport(
             participant, self.cloud.sqs, inbox="", outbox=url, visibility_s=0, max_receives=5

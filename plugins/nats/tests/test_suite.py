@@ -104,7 +104,7 @@ class NatsWorld:
         self._filters.clear()
 
     def hurry(self) -> None:
-        """What was given back comes after a second or two anyway."""
+        """Do nothing: a requeued event is redelivered after a second or two anyway."""
 
     def deliver(self, body: Envelope | bytes) -> None:
         # Over NATS no sender is stamped on the way, so it is not here.

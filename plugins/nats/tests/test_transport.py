@@ -1,4 +1,4 @@
-"""What is NATS' own: redelivery, restarts, copies, limits, rights, the operator's commands."""
+"""Test what only NATS has: redelivery, restarts, copies, limits, rights, the operator's commands."""
 
 import itertools
 import json
