@@ -137,6 +137,13 @@ class HomeStatement:
     pending: tuple[Range, ...] | None
     told_to: int
 
+    def ended(self, number: int, sequence: int) -> bool | None:
+        """Return whether an event has ended by the manifest numbered `sequence`; None: it is not said."""
+        if self.pending is not None and any(first <= number <= last for first, last in self.pending):
+            return False
+        is_told = self.pending is not None and number <= min(self.told_to, sequence - 1)
+        return True if is_told else None
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from eventplane.account import OF_ROUTER, Account, Fate, reader_of
@@ -14,7 +13,7 @@ from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.report_reader import MOST, DeviceReports, Manifest, Report, read_reports
+from eventplane.report_reader import MOST, DeviceReports, Manifest, Range, Report, read_reports
 from eventplane.router import Router
 from eventplane.values import whole_number
 from operations.archive import Days, Record, json_object
@@ -79,7 +78,7 @@ def at_home(
             yield Account(inbox, Fate.UNKNOWN, why="it has no number, so no manifest states its end"), ""
             continue
         for lost in home.read.home_discards:
-            if (lost.epoch, lost.destination) == (epoch, inbox) and lost.span[0] <= number <= lost.span[1]:
+            if (lost.epoch, lost.destination) == (epoch, inbox) and _within(number, lost.span):
                 fate = OF_ROUTER.get(lost.outcome, Fate.UNKNOWN)
                 account = Account(inbox, fate, device, lost.reason, lost.report.accepted_at_ms)
                 yield account, lost.report.file
@@ -93,20 +92,30 @@ def _by_manifests(
 ) -> tuple[Account, str]:
     """Return the account by the first manifest by which it has ended, or the last by which it waits.
 
-    What the device has given up it reports later than that it has ended.
+    What was stored for the cloud and not for `inbox` is lost, as in the audit. What the device has given up
+    it reports later than that it has ended.
     """
     reader, waits, why = reader_of(inbox), None, f"no manifest of {device} states its end yet"
+    sound = [each for each in manifests if not each.contradiction]
+    said = [(each, stated) for each in sound for stated in each.homes if stated.inbox == inbox]
+    if not any(_within(number, stated.span) for _, stated in said):
+        for each in sound:
+            if each.contract == contract.version and each.span and _within(number, each.span):
+                lost = f"{device} stored it, and not for {reader}"
+                return Account(inbox, Fate.LOST, "", lost, each.report.accepted_at_ms), each.report.file
+        said = []
     is_told = not any(each.type == DISCARDED for each in home.read.unsettled)
-    for each in manifests:
-        word, at_ms = _word(inbox, number, each), each.report.accepted_at_ms
-        if word is Fate.WAITING:
-            waits = Account(inbox, word, device, f"{reader} has not taken it", at_ms), each.report.file
-        elif word is Fate.HANDLED:
+    for each, stated in said:
+        has_ended, at_ms = stated.ended(number, each.sequence), each.report.accepted_at_ms
+        if has_ended is False:
+            account = Account(inbox, Fate.WAITING, device, f"{reader} has not taken it", at_ms)
+            waits = account, each.report.file
+        elif has_ended:
             if not is_told or (home.heard_ms < at_ms + _LOSSES_MS and not each.is_final):
                 waits, why = None, f"it has ended, and whether {device} gave it up is not reported yet"
                 continue
             if contract.channel(inbox).receipts:
-                return Account(inbox, word, reader, at_ms=at_ms), each.report.file
+                return Account(inbox, Fate.HANDLED, reader, at_ms=at_ms), each.report.file
             return Account(inbox, Fate.IN_INBOX, at_ms=at_ms), each.report.file
     if unsettled := len(home.read.unsettled):
         why += f"; {unsettled} reports of {device} cannot be read or contradict others"
@@ -115,19 +124,12 @@ def _by_manifests(
 
 def _covers(manifest: Manifest, number: int) -> bool:
     """Return whether the manifest states what was stored at `number`."""
-    spans = chain((each.span for each in manifest.statements), (each.span for each in manifest.homes))
-    return any(first <= number <= last for first, last in spans)
+    spans = [*(each.span for each in manifest.statements), *(each.span for each in manifest.homes)]
+    return any(_within(number, each) for each in spans)
 
 
-def _word(inbox: str, number: int, manifest: Manifest) -> Fate | None:
-    """Return whether the event has ended at `inbox` by a manifest, or waits; None where it does not say."""
-    for each in manifest.homes:
-        if each.inbox == inbox and each.pending is not None and not manifest.contradiction:
-            if any(first <= number <= last for first, last in each.pending):
-                return Fate.WAITING
-            if number <= min(each.told_to, manifest.sequence - 1):
-                return Fate.HANDLED
-    return None
+def _within(number: int, span: Range) -> bool:
+    return span[0] <= number <= span[1]
 
 
 def _number_of(event: Envelope) -> int | None:

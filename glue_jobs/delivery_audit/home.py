@@ -172,14 +172,8 @@ def _row(
         unknown = "unattested" if verdict == "lost" else verdict
         return event.row(inbox, word.manifest, unknown, _FATES[unknown])
     fate = Fate.HANDLED if confirms else Fate.IN_INBOX
-    by = next((each for each, said in statements if _has_ended(number, each, said)), word.manifest)
+    by = next((each for each, said in statements if said.ended(number, each.sequence)), word.manifest)
     return event.row(inbox, by, "delivered", fate, by.report.accepted_at_ms)
-
-
-def _has_ended(number: int, manifest: Manifest, said: HomeStatement) -> bool:
-    if said.pending is None or number > min(said.told_to, manifest.sequence - 1):
-        return False
-    return not clipped(said.pending, (number, number))
 
 
 def _not_stored(completeness: Completeness, due: Sequence[Due]) -> Iterator[JudgedHome]:

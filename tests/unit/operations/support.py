@@ -12,9 +12,11 @@ from typing import IO, Any
 
 from botocore.exceptions import ClientError
 
+from contract import load_contract
 from eventplane import resource_names
 from eventplane.attributes import AttributeValue
 from eventplane.dead_letter import Refusal, dead_letter, letter_id, reason_in
+from eventplane.device_reports import HEARTBEAT, MANIFEST
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
 from eventplane.reasons import Outcome
@@ -259,3 +261,55 @@ def ledger_line(
             dead_letter_reason=reason_in(decided) if decided else None,
         )
     )
+
+
+MINUTE_MS = 60_000
+ALARM = write_event(
+    {
+        "id": "17",
+        "source": "/homes/1/voice",
+        "type": "org.eventplane.alarm.keyword.v1",
+        "time": "2026-01-01T00:00:00Z",
+        "recordedtime": "2026-01-01T00:00:00Z",
+        "devicesequence": "7",
+        "deviceepoch": "e1",
+        "senderservice": "voice-service",
+    },
+    {"keyword": "help </script> \\u003c"},
+)
+"""Of a service of `home-1`: it rings there, and goes to the cloud."""
+
+
+def line(event: Envelope, after_ms: int = 0, device: str = "home-1") -> str:
+    """What the tap has of an event that came some time after the alarm."""
+    at_ms = ACCEPTED_MS + after_ms
+    return to_line(
+        TapRecord(at_ms, at_ms, device, "topic", f"m-{event.id}-{device}", 0, event.json, None, None)
+    )
+
+
+def report(
+    type: str, data: dict[str, Any], after_ms: int, epoch: str = "e1", number: int = 0, **more: Any
+) -> str:
+    """A report of `home-1`, in the tap."""
+    source = {"source": "/devices/home-1/forwarder", "type": type, "id": f"{type}-{after_ms}"}
+    number = number or 9 + after_ms // MINUTE_MS
+    written = write_event({**source, "deviceepoch": epoch, "devicesequence": str(number)}, data)
+    return line(written, after_ms, **more)
+
+
+def manifest(
+    to: int, after_ms: int = MINUTE_MS, *pending: int, final: bool = False, at: int = 7, **more: Any
+) -> str:
+    """A manifest by which the alarm has ended up to a number, or is `pending`."""
+    stated = {"destination": "call-service.inbox", "first": at, "last": at, "count": 1, "acknowledged_to": to}
+    if pending:
+        stated["pending"] = list(pending)
+    up = {**stated, "destination": "device.outbox", "first": 7, "last": 8, "count": 2, "acknowledged_to": 8}
+    up.pop("pending", None)
+    data = {"epoch": "e1", "contract": load_contract().version, "statements": [stated, up]}
+    data |= {"final": True} if final else {}
+    return report(MANIFEST, data, after_ms, **more)
+
+
+LATER = report(HEARTBEAT, {}, 5 * MINUTE_MS)

@@ -16,9 +16,8 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.device_reports import HEARTBEAT, MANIFEST
-from eventplane.envelope import Envelope, write_event
-from eventplane.ledger import HandoverRecord, LedgerRecord, TapRecord, to_line
+from eventplane.envelope import Envelope
+from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sending import without_stamp
 from glue_jobs.delivery_audit.verdict import digest_of, verdict_event
@@ -36,35 +35,22 @@ from operations.certificate import (
 from operations.certificate_command import _FileSigner, _KmsSigner
 from operations.cloud import Cloud
 from operations.trace import due_inboxes
-from tests.unit.operations.support import ACCEPTED_MS, Folder, Run
+from tests.unit.operations.support import (
+    ACCEPTED_MS,
+    ALARM,
+    DECIDED_MS,
+    LATER,
+    Folder,
+    Run,
+    ledger_line,
+    line,
+    manifest,
+)
 
 CONTRACT = load_contract()
 DAY = "2026-01-01"
 DAYS = ("--from", DAY, "--to", DAY)
-VOICE = {"deviceepoch": "e1", "senderservice": "voice-service"}
-ALARM = write_event(
-    {
-        "id": "17",
-        "source": "/homes/1/voice",
-        "type": "org.eventplane.alarm.keyword.v1",
-        "time": "2026-01-01T00:00:00Z",
-        "recordedtime": "2026-01-01T00:00:00Z",
-        "devicesequence": "7",
-        **VOICE,
-    },
-    {"keyword": "help </script> \\u003c"},
-)
-STATED = {"destination": "call-service.inbox", "first": 7, "last": 7, "count": 1, "acknowledged_to": 7}
 NAMES = ("/homes/1/voice", "17")
-
-
-def report(type: str, data: dict[str, Any], number: str) -> Envelope:
-    source = {"id": f"r-{number}", "source": "/devices/home-1/forwarder", "type": type}
-    return write_event({**source, "deviceepoch": "e1", "devicesequence": number}, data)
-
-
-def tap(event: Envelope, at_ms: int = ACCEPTED_MS) -> str:
-    return to_line(TapRecord(at_ms, at_ms, "home-1", "t", f"m-{event.id}", 0, event.json, None, None))
 
 
 @dataclass(frozen=True)
@@ -95,26 +81,17 @@ class Desk:
 
 @pytest.fixture
 def desk(folder: Folder, run: Run) -> Desk:
-    manifest = report(MANIFEST, {"epoch": "e1", "statements": [STATED]}, "8")
-    lines = [
-        tap(ALARM),
-        tap(manifest, ACCEPTED_MS + 60_000),
-        tap(report(HEARTBEAT, {}, "9"), ACCEPTED_MS + 300_000),
-    ]
-    folder.write("tap", lines, DAY)
+    folder.write("tap", [line(ALARM), manifest(7), LATER], DAY)
     stamped = ALARM.stamped(senderdevice="home-1")
-    known, ledger, handovers = (CONTRACT.version, *ALARM.claim, ALARM.type), [], []
+    version, ledger, handovers = CONTRACT.version, [], []
     for inbox in sorted(due_inboxes(stamped, CONTRACT)):
-        at_ms, sender = ACCEPTED_MS + 20, str(stamped.sender)
-        row = LedgerRecord(
-            at_ms, ACCEPTED_MS, "device.outbox", *known, "urgent", "home-1",
-            f"to-{inbox}", inbox, Outcome.DELIVERED, None, 1, "m-1", sender,
-        )  # fmt: skip
-        ledger.append(to_line(row))
+        route, delivered = (f"to-{inbox}", inbox), Outcome.DELIVERED
+        known = {"contract_version": version, "sender": stamped.sender}
+        ledger.append(ledger_line(ALARM, delivered, route=route, **known))
+        times, names = (DECIDED_MS + 9, DECIDED_MS), (*ALARM.claim, ALARM.type)
         end = HandoverRecord(
-            at_ms + 9, at_ms, inbox, *known, Outcome.DELIVERED, None, None, 1,
-            "m-2", f"to-{inbox}", sender,
-        )  # fmt: skip
+            *times, inbox, version, *names, delivered, None, None, 1, "m-2", route[0], str(stamped.sender)
+        )
         handovers.append(to_line(end))
     folder.write("ledger", ledger, DAY)
     folder.write("handovers", handovers, DAY)
@@ -169,7 +146,7 @@ def test_the_trace_of_it_shows_both_ends(desk: Desk) -> None:
 
 def test_following_does_not_wait_for_a_manifest(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("operations.system.sleep", lambda _: pytest.fail("it waits"))
-    desk.folder.write("tap", [tap(ALARM)], DAY)
+    desk.folder.write("tap", [line(ALARM)], DAY)
     status, out, _ = desk.run("trace", *NAMES, *desk.folder.named, *DAYS, "--follow")
     assert (status, "call-service.inbox: unknown: no manifest of home-1" in out) == (3, True)
 

@@ -1,63 +1,30 @@
 """What a trace shows of an event in its home, by what its device reports afterwards."""
 
 from datetime import date
-from typing import Any
 
 import pytest
 
 from contract import load_contract
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST
-from eventplane.envelope import Envelope, write_event
-from eventplane.ledger import TapRecord, to_line
+from eventplane.device_reports import DISCARDED, MANIFEST
 from operations.archive import Days
 from operations.command import END_UNKNOWN
 from operations.trace import Trace, traces
-from tests.unit.operations.support import ACCEPTED_MS, MemoryArchive
+from tests.unit.operations.support import (
+    ACCEPTED_MS,
+    ALARM,
+    LATER,
+    MINUTE_MS,
+    MemoryArchive,
+    line,
+    manifest,
+    report,
+)
 
 CONTRACT = load_contract()
 DAY = date(2026, 1, 1)
-NUMBERED = {"deviceepoch": "e1", "senderservice": "voice-service"}
-MINUTE_MS = 60_000
-ALARM = write_event(
-    {
-        "id": "17",
-        "source": "/homes/1/voice",
-        "type": "org.eventplane.alarm.keyword.v1",
-        "devicesequence": "7",
-        **NUMBERED,
-    },
-    {"keyword": "help"},
-)
-
-
-def line(event: Envelope, after_ms: int = 0, device: str = "home-1") -> str:
-    at_ms = ACCEPTED_MS + after_ms
-    return to_line(
-        TapRecord(at_ms, at_ms, device, "topic", f"m-{event.id}-{device}", 0, event.json, None, None)
-    )
-
-
-def report(
-    type: str, data: dict[str, Any], after_ms: int, epoch: str = "e1", number: int = 0, **more: Any
-) -> str:
-    source = {"source": "/devices/home-1/forwarder", "type": type, "id": f"{type}-{after_ms}"}
-    number = number or 9 + after_ms // MINUTE_MS
-    written = write_event({**source, "deviceepoch": epoch, "devicesequence": str(number)}, data)
-    return line(written, after_ms, **more)
-
-
-def manifest(to: int, after_ms: int = MINUTE_MS, *pending: int, final: bool = False, **more: Any) -> str:
-    stated = {"destination": "call-service.inbox", "first": 7, "last": 7, "count": 1, "acknowledged_to": to}
-    if pending:
-        stated["pending"] = list(pending)
-    data = {"epoch": "e1", "statements": [stated], **({"final": True} if final else {})}
-    return report(MANIFEST, data, after_ms, **more)
-
-
 TAP = "tap/date=2026-01-01/hour=00/a.json.gz"
 NOT_YET = "unknown: no manifest of home-1 states its end yet"
 UNREAD = f"{NOT_YET}; 1 reports of home-1 cannot be read or contradict others"
-LATER = report(HEARTBEAT, {}, 5 * MINUTE_MS)
 GIVEN_UP = report(
     DISCARDED,
     {
@@ -87,6 +54,7 @@ def traced(*reports: str) -> Trace:
         # What ended may have been given up, which the device reports later.
         ((manifest(7),), "unknown: it has ended, and whether home-1 gave it up is not reported yet"),
         ((manifest(7), GIVEN_UP, LATER), "expired by home-1: x"),
+        ((manifest(8, at=8), LATER), "lost: home-1 stored it, and not for call-service"),
         # Words of another device, of another life of its spool, and of a time before.
         ((manifest(7, device="home-2"), LATER), NOT_YET),
         ((manifest(7, epoch="e2"), LATER), NOT_YET),
@@ -94,6 +62,7 @@ def traced(*reports: str) -> Trace:
         ((report(MANIFEST, {"statements": [{"destination": 1}, 7], "epoch": "e1"}, 1), LATER), UNREAD),
         ((report(MANIFEST, {"statements": "none"}, 1), LATER), UNREAD),
         # Numbers that contradict each other.
+        ((manifest(7, MINUTE_MS, 7), LATER), NOT_YET),
         ((manifest(7), manifest(6, MINUTE_MS + 1), LATER), UNREAD.replace("; 1", "; 2")),
     ],
 )
