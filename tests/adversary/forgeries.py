@@ -49,8 +49,7 @@ def without_alarms() -> dict[str, Any]:
     }
     for route in ("alarms-to-call-service", "alarms-to-alarm-centre"):
         del document["routes"][route]
-    compiled: dict[str, Any] = json.loads(compile_contract(document, "an attack").canonical)
-    return compiled
+    return json.loads(compile_contract(document, "an attack").canonical)
 
 
 @dataclass(frozen=True, eq=False)

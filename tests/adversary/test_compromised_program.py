@@ -121,9 +121,7 @@ def test_a_contract_without_alarm_routes(world: World, attempt: Attempt) -> None
 
 
 @pytest.mark.parametrize("by", ["family-app", f"{THIEF}/voice-service"])
-def test_a_reply_in_the_name_of_a_home(
-    world: World, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+def test_a_forged_reply(world: World, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     """who knows a correlation id: answer a carer's request to a home"""
     asked = write_event({"id": new_id(), "source": "/carers", "type": MESSAGE, "todevice": VICTIM}, SHUT)
     voice = Replier("voice-service", VICTIM)

@@ -47,9 +47,7 @@ def alarm(**attributes: str) -> Any:
 
 
 @pytest.mark.parametrize("place", ["the voice service's outbox", "the call service's inbox"])
-def test_a_topic_of_another_service(
-    world: World, attempt: Attempt, connect: Callable[..., Probe], place: str
-) -> None:
+def test_anothers_topic(world: World, attempt: Attempt, connect: Callable[..., Probe], place: str) -> None:
     """home-7/climate-service: publish an alarm to"""
     event = alarm()
     topic = local_topic(*(("voice-service", "outbox") if "outbox" in place else ("call-service", "inbox")))
@@ -89,9 +87,7 @@ def test_a_listener_on_everything(world: World, attempt: Attempt, connect: Calla
     attempt.untraced(DROPPED)
 
 
-def test_the_client_id_of_another_service(
-    world: World, attempt: Attempt, connect: Callable[..., Probe]
-) -> None:
+def test_anothers_client_id(world: World, attempt: Attempt, connect: Callable[..., Probe]) -> None:
     """home-7/climate-service: connect by the client id of the call service, to take its inbox over"""
     connect(client_id="eventplane-call-service", subscriptions=(local_topic("call-service", "inbox"),))
     attempt.refused(world.is_heard(world.calls_for_help()), "the alarm was not heard")
@@ -119,6 +115,5 @@ def test_binary_mode(world: World, attempt: Attempt) -> None:
     # For the forwarder the payload is all that there is of an event.
     assert world.comes(lambda: world.letter_about(payload) is not None)
     letter = world.letter_about(payload)
-    assert letter is not None
     attempt.reported((letter.sender, letter.data["reason"]) == (SERVICE, "missing_attribute"), letter.data)
     attempt.refused(not world.who_got(event), world.who_got(event))

@@ -84,7 +84,6 @@ def test_an_alarm_is_not_silenced_by_its_id(world: World, attempt: Attempt) -> N
 def acknowledgement(world: World, key: str, source: str) -> Envelope:
     """That the command which waits under `key` is stored, with everything that the plane knows of it."""
     item = world.plane.item(VICTIM, key, Downlink.COMMAND)
-    assert item is not None
     assert item.message is not None
     message = item.message
     ack = Acknowledgement(
@@ -168,7 +167,6 @@ def test_a_hostile_payload_is_one_dead_letter(world: World, attempt: Attempt, bo
     world.thief.publish(made.payload)
     assert world.comes(lambda: world.letter_about(made.original) is not None)
     letter = world.letter_about(made.original)
-    assert letter is not None
     found = letter.sender, letter.data["reason"]
     attempt.reported(found == (DEVICE, made.reason), (found, letter.data["detail"]))
     # Whatever it did to the router: the next in line is served.

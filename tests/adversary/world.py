@@ -136,8 +136,7 @@ class Letter:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.event.data()
-        return found
+        return self.event.data()
 
     @property
     def original(self) -> bytes:
@@ -263,8 +262,7 @@ class World:
             ExpressionAttributeValues={":thing": {"S": device}},
             ConsistentRead=True,
         )
-        items: list[dict[str, Any]] = answer["Items"]
-        return items
+        return answer["Items"]
 
     def on_its_way(self, event: Envelope) -> Envelope | None:
         """The event as it waits for the victim's device, None where it does not wait."""

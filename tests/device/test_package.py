@@ -110,7 +110,6 @@ def test_mosquitto_takes_the_profile_beside_debians_own_file(root: Path) -> None
 def test_the_access_rules_are_made_as_printed_and_mosquitto_reads_them_also_at_a_reload(root: Path) -> None:
     page = (ROOT / "docs" / "reference" / "device.md").read_text()
     printed = re.search(r"^### Access rules\n.*?^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert printed is not None
     first, *lines = printed[1].splitlines()  # the first one is for a computer with the contract's sources
     subprocess.run(["bash", "-euc", first], cwd=root / "root", check=True)
     typed = [f"yes secret | {{ {each.partition('#')[0]}; }}" for each in lines]

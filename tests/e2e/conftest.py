@@ -70,8 +70,7 @@ class Desk:
 def state(running: Running) -> dict[str, Any]:
     """Return what the control room shows."""
     with urllib.request.urlopen(f"{running.control_room}state", timeout=30) as answer:  # noqa: S310 - our own
-        document: dict[str, Any] = json.load(answer)
-        return document
+        return json.load(answer)
 
 
 @pytest.fixture(scope="session")

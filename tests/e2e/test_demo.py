@@ -63,9 +63,7 @@ def test_carers_and_relatives_are_told_what_to_check_when_a_home_is_lost(summary
 
 
 @pytest.mark.source("P11")
-def test_a_payload_that_does_not_fit_its_schema_is_shown_as_a_dead_letter(
-    summary: dict[str, Any], output: Path
-) -> None:
+def test_a_wrong_payload_is_a_letter(summary: dict[str, Any], output: Path) -> None:
     (letter,) = summary["payload_letters"]
     assert (letter["sender"], letter["reason"]) == ("simple-client/", "payload_invalid")
     assert "$.value" in letter["detail"]

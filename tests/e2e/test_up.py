@@ -71,9 +71,7 @@ def shown(running: Running, id: str, inbox: str) -> str:
         ({"type": READING}, "care-analytics", "refused by the router of device.outbox: payload_invalid"),
     ],
 )
-def test_an_event_of_one_s_own_is_shown_with_what_became_of_it(
-    running: Running, more: dict[str, Any], inbox: str, account: str
-) -> None:
+def test_an_own_event_is_shown(running: Running, more: dict[str, Any], inbox: str, account: str) -> None:
     id, service = uuid4().hex, "health-service" if more.get("type") else "voice-service"
     event = {
         "specversion": "1.0",

@@ -161,8 +161,7 @@ class Archive:
         self._read: dict[tuple[str, str], list[Row]] = {}
 
     def body(self, key: str) -> bytes:
-        found: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-        return found
+        return self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
 
     def keys(self, folder: str = "") -> list[str]:
         """The keys below `folder` (`ledger`), or all."""

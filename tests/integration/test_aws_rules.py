@@ -109,9 +109,7 @@ def handle(event, _):
 
 
 @pytest.mark.parametrize(("loop", "last"), [("Terminate", rules.LAMBDA_CHAIN.most), ("Allow", LONGEST)])
-def test_a_chain_of_messages_ends_in_the_dead_letter_queue_unless_the_function_may_recur(
-    cloud: CloudEndpoint, loop: str, last: int
-) -> None:
+def test_a_chain_ends_as_a_dead_letter(cloud: CloudEndpoint, loop: str, last: int) -> None:
     name, sqs = f"chain-{loop}", cloud.client("sqs")
     letters = sqs.create_queue(QueueName=f"{name}-letters")["QueueUrl"]
     (arn,) = sqs.get_queue_attributes(QueueUrl=letters, AttributeNames=["QueueArn"])["Attributes"].values()

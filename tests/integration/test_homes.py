@@ -36,9 +36,7 @@ def home_without_cloud(supervisor: Supervisor, network: Network, folder: Path, n
 
 
 @pytest.mark.source("P10")
-def test_every_alarm_is_answered_once_and_every_malformed_message_refused_while_processes_are_killed(
-    supervisor: Supervisor, tmp_path: Path
-) -> None:
+def test_kills_cost_no_alarm(supervisor: Supervisor, tmp_path: Path) -> None:
     chosen, contract = open_input(homes=4, events=3_000), shipped_contract()
     sent = SentLog(contract)
     with ExitStack() as stack:

@@ -134,9 +134,7 @@ def test_the_verdict_of_an_audit_comes_to_operations(world: World) -> None:
     assert (came.sender, came.data()) == (Sender(service="audit"), example(VERDICT))
 
 
-def test_a_message_that_its_reader_gives_back_each_time_is_found_explained_and_sent_back(
-    world: World,
-) -> None:
+def test_a_given_back_message_is_sent_back(world: World) -> None:
     cloud = world.plane.cloud
     sqs = cloud.client("sqs")
     queue = world.plane.outputs["CareAnalyticsInboxUrl"]

@@ -88,9 +88,7 @@ def test_a_page_fits_and_can_be_read(
 
 
 @pytest.mark.parametrize("name", ["audit", "demo", "catalogue", "control room"])
-def test_the_keyboard_reaches_everything_that_can_be_used(
-    browser: Page, urls: dict[str, str], name: str
-) -> None:
+def test_the_keyboard_reaches_everything(browser: Page, urls: dict[str, str], name: str) -> None:
     browser.resize(PHONE)
     browser.open(urls[name])
     browser.wait_for(f"{USABLE}.length > 2")
@@ -161,9 +159,7 @@ def everything() -> dict[str, Any]:
     )
 
 
-def test_the_audit_leads_from_each_part_to_its_findings_and_exports_them(
-    browser: Page, tmp_path: Path
-) -> None:
+def test_the_audit_leads_to_its_findings(browser: Page, tmp_path: Path) -> None:
     write_page(everything(), tmp_path / "page.html", str(tmp_path / "archive"))
     browser.resize(PHONE)
     browser.open((tmp_path / "page.html").as_uri())
@@ -207,9 +203,7 @@ USE_CATALOGUE = """(() => {
 })()"""
 
 
-def test_the_catalogue_opens_what_a_link_names_and_finds_types_by_words(
-    browser: Page, tmp_path: Path
-) -> None:
+def test_the_catalogue_finds_types(browser: Page, tmp_path: Path) -> None:
     schema = {"$id": "https://schemas.example/odd", "examples": [{"text": HOSTILE}], "title": HOSTILE}
     odd = {"description": HOSTILE, "schemas": [schema]}
     contract = with_changes(load_contract(), {f"event_types/{LONG_TYPE}": odd})

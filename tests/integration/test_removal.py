@@ -42,9 +42,7 @@ def test_what_is_deployed_again_as_it_is_removes_nothing(plane: Plane, plane_fol
     assert deployment.retired("eventplane-never-routing") == []
 
 
-def test_a_second_plane_is_refused_by_preflight_commands_and_cloudformation(
-    plane: Plane, plane_folder: Path
-) -> None:
+def test_a_second_plane_is_refused(plane: Plane, plane_folder: Path) -> None:
     cloud, thing = plane.cloud, "home-of-two-planes"
     plane.register(thing)
     for program, words in (
@@ -67,9 +65,7 @@ def test_a_second_plane_is_refused_by_preflight_commands_and_cloudformation(
     assert cloud.client("ssm").get_parameter(Name=OWNER)["Parameter"]["Value"] == "local"
 
 
-def test_a_participant_leaves_when_it_is_retired_and_its_queues_are_empty(
-    plane: Plane, tmp_path: Path
-) -> None:
+def test_a_retired_participant_leaves(plane: Plane, tmp_path: Path) -> None:
     local = replace(environment("local"), webhook_urls={HOOKED: "https://rescue.example/"})
     app = cdk.App(outdir=str(tmp_path), context=NO_BUNDLING)
     build(app, local, grown_contract(without_night_watch=True))

@@ -100,9 +100,7 @@ def left(plane: Plane, inboxes: Inboxes) -> Left:
     return Left(plane, inboxes)
 
 
-def test_every_step_passes_and_nothing_is_left(
-    emulator: CloudEndpoint, contract_file: Path, left: Left, tmp_path: Path
-) -> None:
+def test_every_step_passes(emulator: CloudEndpoint, contract_file: Path, left: Left, tmp_path: Path) -> None:
     result = result_of(smoke(environment(emulator, tmp_path), contract_file))
     unsound = [each for each in result["steps"] + result["removed"] if each.get("status") != "passed"]
     assert (result["status"], result["passed"]) == (0, True), json.dumps(unsound, indent=1)
@@ -122,7 +120,7 @@ def test_every_step_passes_and_nothing_is_left(
     assert "ALARM" not in {each["StateValue"] for each in alarms}
 
 
-def test_an_interrupted_run_removes_what_it_made(
+def test_interrupts_clean_up(
     emulator: CloudEndpoint, contract_file: Path, left: Left, tmp_path: Path
 ) -> None:
     command = smoke(environment(emulator, tmp_path), contract_file)

@@ -83,9 +83,7 @@ def enter_news(plane: Plane) -> None:
     enter(plane, write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS}))
 
 
-def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not_hold_them_up(
-    plane: Plane, carers: Call
-) -> None:
+def test_a_down_endpoint_holds_nothing_up(plane: Plane, carers: Call) -> None:
     origin = "eventplane-local"
     consents = answer(200, webhook_allowed_origin=origin)
     with EndpointServer(consents) as good, EndpointServer(consents, *[silence] * 100) as bad:
@@ -112,9 +110,7 @@ def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not
     assert (refused.status, refused.document["problems"][0]["path"]) == (400, "sink")
 
 
-def test_the_client_library_subscribes_by_the_api_without_rights_on_the_table(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_client_needs_no_table_rights(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = caller(plane, "carers")
     user = cloud.client("sts").get_caller_identity()["Arn"].rpartition("/")[2]
     arns = [inbox(plane), inbox(plane).replace("-inbox", "-outbox")]

@@ -61,9 +61,7 @@ def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Iter
         yield Home(plane, plane.provision("hooked-home", tmp_path / "thing"))
 
 
-def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_told(
-    home: Home, rescuers: EndpointServer, inboxes: Inboxes, archive: Archive
-) -> None:
+def test_an_event_is_signed(home: Home, rescuers: EndpointServer, inboxes: Inboxes, archive: Archive) -> None:
     rescuers.play(answer(503, retry_after="15"), answer(202), answer(422, b"no such home"))
     event = home.sends("hooked-1")
     assert eventually(lambda: [each.detail for each in home.endpoints()] == ["HTTP 503 Words"], SECONDS)

@@ -82,8 +82,7 @@ def tables(spark: SparkSession, output: Path) -> dict[str, list[Any]]:
 
 def report(output: Path) -> dict[str, Any]:
     """The report beneath `output`."""
-    document: dict[str, Any] = json.loads((output / "reports" / "all" / "0.json").read_text())
-    return document
+    return json.loads((output / "reports" / "all" / "0.json").read_text())
 
 
 def test_two_executors_find_what_one_process_finds(spark: SparkSession, tmp_path: Path) -> None:

@@ -88,9 +88,7 @@ def soon_again(plane: Plane) -> Iterator[None]:
 
 @pytest.mark.source("P14")
 @pytest.mark.usefixtures("soon_again")
-def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
-    plane: Plane, supervisor: Supervisor, tmp_path: Path
-) -> None:
+def test_it_answers_each_alarm_once(plane: Plane, supervisor: Supervisor, tmp_path: Path) -> None:
     database = tmp_path / "calls.db"
     environment = {
         **program_of(plane, "alarm-centre").environment(),
@@ -101,9 +99,7 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     kill_while_it_works(supervisor, environment, database, lambda event: enter(plane, event))
 
 
-def test_what_a_handler_depends_on_may_be_down_and_every_alarm_is_handled_once(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_handles_each_alarm_once(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     enter_as(program_of(plane, "alarm-centre"), monkeypatch)
     sent, handled, notices = [alarm() for _ in range(LOT)], Counter[str](), list[Notice]()
     ids = {each.id for each in sent}
@@ -125,9 +121,7 @@ def test_what_a_handler_depends_on_may_be_down_and_every_alarm_is_handled_once(
 
 
 @pytest.mark.source("F1")
-def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
-    plane: Plane, archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_participant_subscribes(plane: Plane, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     enter_as(program_of(plane, "carers"), monkeypatch)
     with (
         connect(ClientSettings("sqs:local", "carers")) as carers,
@@ -159,9 +153,7 @@ def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
     assert any(b'"carers-subscribes-news"' in archive.body(key) for key in archive.keys("contracts"))
 
 
-def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so(
-    plane: Plane, archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unhandled_does_not_come(plane: Plane, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     enter_as(program_of(plane, "family-app"), monkeypatch)
     doors, motion = (f"org.eventplane.activity.{kind}.v1" for kind in ("door", "motion"))
     with connect(ClientSettings("sqs:local", "family-app")) as family, family.subscribe() as inbox:

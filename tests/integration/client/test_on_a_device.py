@@ -21,9 +21,7 @@ from tests.unit.client.worlds import event, lasting
 
 
 @pytest.mark.source("P14")
-def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
-    home: Home, supervisor: Supervisor, tmp_path: Path
-) -> None:
+def test_it_answers_each_alarm_once(home: Home, supervisor: Supervisor, tmp_path: Path) -> None:
     database = tmp_path / "calls.db"
     voice = home.connect("voice-service")
     environment = {
@@ -37,9 +35,7 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
 
 
 @pytest.mark.source("C4")
-def test_what_expired_before_its_service_handled_it_the_forwarder_counts_as_expired(
-    home: Home, cloud: RecordingCloud, tmp_path: Path
-) -> None:
+def test_the_forwarder_counts_expired_events(home: Home, cloud: RecordingCloud, tmp_path: Path) -> None:
     notices: list[Notice] = []
     transport = MqttTransport("call-service", "127.0.0.1", home.broker.port, max_receives=5)
     settings = ClientSettings("mqtt:", "call-service", state=f"sqlite:{tmp_path / 'state.db'}")

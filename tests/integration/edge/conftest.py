@@ -78,7 +78,6 @@ class RecordingCloud:
 
     def send_down(self, event: str) -> None:
         """Publish to the device's inbox; like IoT Core it keeps nothing for a device that is away."""
-        assert self._subscriber is not None
         assert self._subscriber.publish(device_topic(THING, "inbox"), event.encode())
 
     def send_until_answered(self, event: str, key: str, version: int) -> Acknowledgement:

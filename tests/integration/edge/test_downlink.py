@@ -57,7 +57,6 @@ def test_states_and_commands_arrive(home: Home, cloud: RecordingCloud) -> None:
     came: list[Envelope] = []
     climate = home.listen("climate-service", came.append)
     state = climate.state(KEY, SECONDS)
-    assert state is not None
     assert state.json == newer
     assert str(state.sender) == "carers"
     assert climate.state("setting/climate/other", SECONDS) is None

@@ -106,9 +106,7 @@ def device(supervisor: Supervisor, tmp_path: Path, cloud: RecordingCloud, claim:
     return Device(supervisor, tmp_path, cloud.port, claim)
 
 
-def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
-    device: Device, aws: FakeAws, line: MqttCloud, proxy: EndpointServer
-) -> None:
+def test_a_claim_gets_a_pair(device: Device, aws: FakeAws, line: MqttCloud, proxy: EndpointServer) -> None:
     assert "a new certificate is in use" in device.provision()
     assert aws.registered == [{"certificateOwnershipToken": "token-1", "parameters": {"SerialNumber": THING}}]
     # It is good: the pair fits, and a connection stands with it.
@@ -121,9 +119,7 @@ def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
     assert {each.target for each in proxy.received} == {"127.0.0.1:443"}
 
 
-def test_after_refusals_a_key_from_the_cloud_is_stored_and_not_logged(
-    device: Device, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clouds_key_is_not_logged(device: Device, aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     monkeypatch.setenv("EVENTPLANE_PROVISIONING_KEYS", "cloud")
     aws.refuses = [CREATE_WITH_KEY, REGISTER]
@@ -150,9 +146,7 @@ def test_a_missing_answer_times_out(aws: FakeAws, line: MqttCloud) -> None:
     assert caught.value.step == "create"
 
 
-def test_a_claim_that_the_broker_does_not_know_is_named(
-    line: MqttCloud, tmp_path: Path, authority: Authority
-) -> None:
+def test_an_unknown_claim_is_named(line: MqttCloud, tmp_path: Path, authority: Authority) -> None:
     stranger = Authority(tmp_path / "elsewhere").issue("claim")
     claim = TlsFiles(authority.ca, stranger.certificate, stranger.key)
     with pytest.raises(OfflineError, match=f"claim-{THING}"):

@@ -135,8 +135,7 @@ def to_line(row: Row) -> str:
 
 def event(row: Row) -> Row:
     """Return the event of a row of the tap."""
-    members: Row = json.loads(row["event"])
-    return members
+    return json.loads(row["event"])
 
 
 def with_event(row: Row, members: Row) -> Row:

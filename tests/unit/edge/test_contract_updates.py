@@ -80,9 +80,7 @@ def in_force(device: Device, file: Path) -> str:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_contract_of_the_cloud_is_stored_answered_and_preferred_to_the_file_also_after_a_crash(
-    device: Device, file: Path, compress: bool
-) -> None:
+def test_a_contract_of_the_cloud_is_preferred(device: Device, file: Path, compress: bool) -> None:
     text = packed(gzip.compress(other().canonical)) if compress else update(1, other())
     device.send_down(text)
     assert device.contracts_came == 1
@@ -120,9 +118,7 @@ WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
         (packed(gzip.compress(b" " * (MOST_BYTES + 1))), "more than"),
     ],
 )
-def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
-    device: Device, file: Path, text: str, detail: str
-) -> None:
+def test_a_broken_one_is_rejected(device: Device, file: Path, text: str, detail: str) -> None:
     device.send_down(text)
     (answer,) = device.acknowledgements()
     assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
@@ -149,7 +145,6 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
     device.send_down(update(1, other()))
     newer = update(1, contract_document(other()) | {"format": 99})
     held = device.spool.device_state("state", KEY)
-    assert held is not None
     device.spool.commit([], uptime_ms=0, states=[held._replace(json=newer)])
     assert in_force(device, file) == contract().version
 
@@ -190,9 +185,7 @@ def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: De
     assert in_force(device, file) == other().version
 
 
-def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the_file(
-    device: Device, file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_new_images_alarms_win(device: Device, file: Path, caplog: pytest.LogCaptureFixture) -> None:
     device.send_down(update(1, other()))
     new = with_route("rings")
     file.write_bytes(new.canonical)
@@ -225,9 +218,7 @@ def spool_path(tmp_path: Path) -> Path:
     ],
     ids=["of the cloud", "without an alarm", "of another plane", "nothing"],
 )
-def test_a_start_without_a_disk_follows_the_kept_contract_if_it_has_the_alarms_of_the_file(
-    spool_path: Path, file: Path, kept: Contract | None, followed: Contract
-) -> None:
+def test_no_disk_no_loss(spool_path: Path, file: Path, kept: Contract | None, followed: Contract) -> None:
     if kept is not None:
         keep_contract(kept, spool_path)
     with Spool(spool_path, SYSTEM, on_disk=False) as spool:
@@ -240,9 +231,7 @@ def test_a_start_without_a_disk_follows_the_kept_contract_if_it_has_the_alarms_o
         assert isinstance(found, SettingProblem)
 
 
-def test_the_kept_contract_is_the_last_active_one_and_written_when_it_changed_or_is_damaged(
-    spool_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_active_contract_is_kept(spool_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert last_contract(spool_path) is None
     for each in (contract(), other()):
         keep_contract(each, spool_path)

@@ -296,7 +296,6 @@ def test_an_announcement_is_of_what_a_profile_says(tmp_path: Path) -> None:
     (it,) = problems(tmp_path, announced)
     assert (it.setting, it.problem) == ("local.profile", "it is missing")
     settings = load(tmp_path, {**announced, "local.profile": "mosquitto.conf"})
-    assert settings.announcement is not None
     assert settings.announcement.interfaces == "eth0,wlan0.7"
     assert settings.local.profile == tmp_path / "mosquitto.conf"
     assert load(tmp_path, COMPLETE).announcement is None

@@ -304,7 +304,6 @@ def test_what_the_cloud_desires_is_saved_and_marked_as_salvaged(path: Path) -> N
         assert spool.origin.kind == "recovered"
         assert spool.state_count() == 50
         saved = spool.device_state("state", "a/b/7")
-        assert saved is not None
         assert saved.sequence < 0
         assert saved._replace(sequence=7) == device_state("a/b/7", sequence=7)
 

@@ -374,7 +374,6 @@ def test_a_budget_of_bytes_a_day_holds_back_bulk_and_is_given_back_by_uptime_onl
     device.restart()
     assert sent() == first
     budget = device.forwarder.uplink.budget
-    assert budget is not None
     assert budget.is_used_up
     assert budget.left_bytes < 1_400
     device.turn(after=43_200.0)  # half a day
@@ -389,7 +388,6 @@ def test_in_a_budget_a_small_event_does_not_wait_for_the_size_of_a_large_one(mak
     device.acknowledge_all()
     assert device.uplinked() == [["large"], ["small"]]
     budget = device.forwarder.uplink.budget
-    assert budget is not None
     assert not budget.is_used_up
 
 

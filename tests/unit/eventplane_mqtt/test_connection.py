@@ -46,7 +46,6 @@ class ScriptedBroker:
         self._peer.settimeout(SECONDS)
 
     def send(self, data: bytes) -> None:
-        assert self._peer is not None
         self._peer.sendall(data)
 
     def received(self, count: int) -> bytes:

@@ -131,8 +131,7 @@ class World:
 
     def text(self, name: str = TRUE) -> dict[str, Any]:
         """The members of a receipt with its attestation."""
-        members: dict[str, Any] = json.loads(self.objects.read(name) or b"")
-        return members
+        return json.loads(self.objects.read(name) or b"")
 
 
 @pytest.fixture

@@ -94,7 +94,6 @@ class TestGoneObjects:
         rules = rules_of(archive, missing=HELD)
         counts = judged(archive, missing=HELD).judgement.counts
         within = rules.within_rows(counts)
-        assert within is not None
         report = judged(archive, missing=within.missing)
         assert report.faults() == {"unrecorded": 2, "lost": 4}
         assert len(report.judgement.replay) == 4
@@ -109,7 +108,6 @@ class TestGoneObjects:
         put_s = archive.ledger[0].decided_at_ms // 1_000
         held = {"handovers": [MissingRows(put_s + 60, put_s + 70, 1, NOON)]}
         within = rules_of(archive, missing=held).within_rows(judged(archive, missing=held).judgement.counts)
-        assert within is not None
         assert judged(archive, missing=within.missing).consumed() == {("help.inbox", "lost"): 4}
 
     def test_a_handover_in_one_is_unrecorded_at_its_end(self, archive: SmallArchive) -> None:

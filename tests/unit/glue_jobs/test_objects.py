@@ -43,8 +43,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
         return FolderObjects(tmp_path)
     if request.param == "memory":
         return MemoryObjects()
-    found: BucketObjects = request.getfixturevalue("bucket")
-    return found
+    return request.getfixturevalue("bucket")
 
 
 @pytest.mark.lost_answers
