@@ -300,9 +300,9 @@ ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 from lambdas.common.metrics import Gauge, Metric, count, mark, measure, metrics
-count(Metric.DELIVERED, 3)
-count(Metric.DEAD_LETTERED, 0)
-count(Metric.RETRIED, 2)
+count(Count.DELIVERED, 3)
+count(Count.DEAD_LETTERED, 0)
+count(Count.RETRIED, 2)
 measure(Gauge.DEAD_LETTERS, 0)
 mark("DeviceFlooding")
 metrics.flush_metrics()
