@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.cloud.plane import ALARM, SIZE, event
 from benchmarks.cost.prices import dollars
-from benchmarks.edge.parts import Site, site, start_forwarder
+from benchmarks.edge.parts import EdgeSite, site, start_forwarder
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
 from eventplane_client.client import Client
@@ -68,7 +68,7 @@ class Backend:
 
 
 @contextmanager
-def memory(home: Site) -> Iterator[Backend]:
+def memory(home: EdgeSite) -> Iterator[Backend]:
     """The plane in this process; what is measured is the client and its filter."""
     plane = MemoryPlane()
     plane.subscribe(READER, "all", None)
@@ -82,7 +82,7 @@ def memory(home: Site) -> Iterator[Backend]:
 
 
 @contextmanager
-def mqtt(home: Site) -> Iterator[Backend]:
+def mqtt(home: EdgeSite) -> Iterator[Backend]:
     """A home's Mosquitto and forwarder; no cloud is reached."""
     forwarder = start_forwarder(home, "home")
     yield Backend(
@@ -95,7 +95,7 @@ def mqtt(home: Site) -> Iterator[Backend]:
 
 
 @contextmanager
-def sqs(home: Site) -> Iterator[Backend]:
+def sqs(home: EdgeSite) -> Iterator[Backend]:
     """Queue and table of the emulator; the sender's outbox is the reader's inbox."""
     cloud = start_emulator(home.supervisor)
     queues, table = cloud.client("sqs"), cloud.client("dynamodb")
@@ -136,7 +136,7 @@ def _on_disk(directory: Path) -> SqliteFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ClientWay:
     """A mode, the filter that it needs, and how many events are got at a time."""
 
     mode: Mode
@@ -150,13 +150,13 @@ class Way:
         return "_".join([*parts, *([f"batch{self.batch}"] if self.batch > 1 else [])])
 
 
-def ways(backend: Backend) -> Iterator[Way]:
+def ways(backend: Backend) -> Iterator[ClientWay]:
     """All that a backend can do."""
-    yield Way(Mode.AT_MOST_ONCE)
-    yield Way(Mode.AT_LEAST_ONCE)
+    yield ClientWay(Mode.AT_MOST_ONCE)
+    yield ClientWay(Mode.AT_LEAST_ONCE)
     for name in backend.filters:
-        yield Way(Mode.EXACTLY_ONCE, name)
-        yield Way(Mode.EXACTLY_ONCE, name, 10)
+        yield ClientWay(Mode.EXACTLY_ONCE, name)
+        yield ClientWay(Mode.EXACTLY_ONCE, name, 10)
 
 
 def figures(backend: Backend) -> Iterator[Figure]:
@@ -197,7 +197,7 @@ def _fill(backend: Backend) -> None:
             sender.put(each, _PATIENCE_S)
 
 
-def _get(backend: Backend, way: Way) -> float:
+def _get(backend: Backend, way: ClientWay) -> float:
     """Of what lies there."""
     with backend.client(READER, way.mode, way.filter) as client, client.subscribe() as inbox:
         left = backend.events
@@ -207,7 +207,7 @@ def _get(backend: Backend, way: Way) -> float:
         return backend.events / (perf_counter() - began)
 
 
-def _latency(backend: Backend, way: Way, note: str) -> Iterator[Figure]:
+def _latency(backend: Backend, way: ClientWay, note: str) -> Iterator[Figure]:
     _drain(backend)
     got: SimpleQueue[float] = SimpleQueue()
     with (
@@ -246,7 +246,7 @@ def _events(number: int) -> list[str]:
     return [event(f"c{next(_numbers)}", ALARM) for _ in range(number)]
 
 
-def _part(make: Callable[[Site], AbstractContextManager[Backend]], _: Namespace) -> Iterator[Figure]:
+def _part(make: Callable[[EdgeSite], AbstractContextManager[Backend]], _: Namespace) -> Iterator[Figure]:
     with site() as here, make(here) as backend:
         yield from figures(backend)
 

@@ -43,7 +43,7 @@ _RULE = "eventplane_prod_ingest"
 
 
 @dataclass(slots=True)
-class Sent:
+class SentEvents:
     """The publishes of devices: `wire` bytes with topic, MQTT and TLS; `alarms` among the `events`."""
 
     events: int = 0
@@ -74,7 +74,7 @@ def _uplink(by_home: dict[str, list[Envelope]]) -> list[Figure]:
     contract = load_contract()
     # Routes by which the cloud takes no more than the analytics charts; devices learn that.
     interest = new_announcement("device", uplink_filters(_narrow(contract))).interest
-    plain, wanted = Sent(), Sent()
+    plain, wanted = SentEvents(), SentEvents()
     for home, sent in by_home.items():
         # The batching delay is shorter than the second that the data's times have.
         for _, company in groupby(sent, key=lambda each: each.attributes["time"]):

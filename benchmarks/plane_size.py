@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.edge.parts import Publisher, SinkProcess, site, start_forwarder
+from benchmarks.edge.parts import BenchPublisher, SinkProcess, site, start_forwarder
 from benchmarks.edge.sink import READING, events
 from benchmarks.processes import rss_mib
 from benchmarks.results import Figure
@@ -89,7 +89,7 @@ def forwarder() -> Iterator[Figure]:
         python, *rest = here.program
         at_rest = replace(here, program=(python, "-X", "importtime", *rest))
         child = start_forwarder(at_rest, "smallest", contract=compile_contract(document, "test"))
-        with Publisher(child.port) as publisher:
+        with BenchPublisher(child.port) as publisher:
             publisher.send_all(events(range(2), 256))
         sink.report()
         files = sources(Path(__file__).parents[1], imported(child.child.log.read_text()))

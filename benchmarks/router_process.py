@@ -64,7 +64,7 @@ print(json.dumps(found), file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RouterRun:
     """A process, in seconds: until it is wired and until it has answered its first event, by clock and CPU.
 
     If it had more to do: `warm_s` of an invocation with its first event, and `batches` in `took_s`.
@@ -86,7 +86,7 @@ class Run:
         return 1e3 * (self.init_cpu_s + self.first_cpu_s)
 
 
-def run(variables: dict[str, str], *, rest: object = None, seconds: float = 0.0) -> Run:
+def run(variables: dict[str, str], *, rest: object = None, seconds: float = 0.0) -> RouterRun:
     """Start a router, let it handle an event, then the batch `rest` again and again for so many seconds."""
     event = {"id": "1", "source": "/homes/a", "type": "org.eventplane.alarm.keyword.v1"}
     first = messages([write_event(event, {"room": "bath"}).json.encode()])
@@ -95,7 +95,7 @@ def run(variables: dict[str, str], *, rest: object = None, seconds: float = 0.0)
     done = subprocess.run(command, env=variables, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"the router failed: {done.stderr[-2_000:]}")
-    return Run(**json.loads(done.stderr.splitlines()[-1]))
+    return RouterRun(**json.loads(done.stderr.splitlines()[-1]))
 
 
 def messages(payloads: list[bytes]) -> dict[str, object]:

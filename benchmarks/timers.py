@@ -25,9 +25,9 @@ from eventplane.names import MONITOR, QUIET
 from eventplane.presence import Line
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from local.histories.cloud import PLANE, Cloud
+from local.histories.cloud import PLANE, CloudModel
 from local.histories.engine import Engine
-from local.histories.function import CHAIN_ENDED, Function
+from local.histories.function import CHAIN_ENDED, FunctionModel
 from local.histories.search import GARBAGE, silence_logs
 from local.histories.wires import Weather
 from local.histories.wiring import LIMITS, Wiring
@@ -49,7 +49,7 @@ LEAST_AWAY: Final = 0.02
 
 
 @dataclass(slots=True)
-class Tally:
+class TimerTally:
     """The results of silences: how late each report was, seconds, and how many were `unreported` in time;
     `false` reports are about no silence.
     """
@@ -62,10 +62,10 @@ class Tally:
     stopped: int = 0
 
 
-class Device:
+class TimedDevice:
     """Sends heartbeats from a random moment on; `due_ms` is when a silence is to be reported, until it is."""
 
-    def __init__(self, cloud: Cloud, name: str, interval_s: int, tally: Tally) -> None:
+    def __init__(self, cloud: CloudModel, name: str, interval_s: int, tally: TimerTally) -> None:
         self.due_ms: int | None = None
         self._cloud = cloud
         self._name = name
@@ -110,8 +110,8 @@ def two_days(options: Namespace) -> Iterator[Figure]:
     """Simulate `options.devices` for `options.hours`."""
     silence_logs()
     gc.set_threshold(GARBAGE)
-    engine, tally, devices, heard = Engine(), Tally(), dict[str, Device](), set[str]()
-    cloud = Cloud(engine, load_contract(), Weather(engine, Random(options.seed)), [])
+    engine, tally, devices, heard = Engine(), TimerTally(), dict[str, TimedDevice](), set[str]()
+    cloud = CloudModel(engine, load_contract(), Weather(engine, Random(options.seed)), [])
     cloud.weather.paused.add("presence-reconciler")
     Wiring(cloud).start()
 
@@ -124,10 +124,10 @@ def two_days(options: Namespace) -> Iterator[Figure]:
         return frozenset()
 
     # In place of the router of the monitor's outbox.
-    Function(cloud, "hears", cloud.outboxes[MONITOR], lambda _: QueueReader(hear), PLANE.router)
+    FunctionModel(cloud, "hears", cloud.outboxes[MONITOR], lambda _: QueueReader(hear), PLANE.router)
     for number in range(options.devices):
         interval_s = INTERVALS_S[number % len(INTERVALS_S)]
-        devices[f"home-{number}"] = Device(cloud, f"home-{number}", interval_s, tally)
+        devices[f"home-{number}"] = TimedDevice(cloud, f"home-{number}", interval_s, tally)
     for hour in range(options.hours):
         with redirect_stdout(StringIO()):  # the functions' metrics
             engine.run(3_600.0 * (hour + 1))

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Any, BinaryIO, Final
 
 from edge import durable
-from eventplane_mqtt.codec import Reader
+from eventplane_mqtt.codec import PacketReader
 from eventplane_mqtt.endpoint import MqttError
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -115,7 +115,7 @@ def _has_its_texts(file: BinaryIO, kind: int, length: int) -> bool:
         return False
     file.seek(payload, os.SEEK_CUR)
     try:
-        return not left or Reader("the database", file.read(left)).properties() is not None
+        return not left or PacketReader("the database", file.read(left)).properties() is not None
     except MqttError:
         return False
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import NamedTuple
 
-from edge.health_status import Finding, Health, overall, to_json
+from edge.health_status import Health, HealthFinding, overall, to_json
 from edge.housekeeping import Snapshots
 from edge.metrics import CONTENT_TYPE, render
 from eventplane_mqtt.endpoint import is_on_this_device
@@ -52,7 +52,7 @@ _REASONS = {
 TEXT = "text/plain; charset=utf-8"
 
 
-class Response(NamedTuple):
+class HealthResponse(NamedTuple):
     """An answer; `content_type` of the `body`."""
 
     status: int
@@ -75,16 +75,16 @@ def is_complete(received: bytes) -> bool:
     return len(received) > MAX_HEAD_BYTES or _HEAD_END.search(received) is not None
 
 
-def read_path(received: bytes) -> str | Response:
+def read_path(received: bytes) -> str | HealthResponse:
     """Return the path that a complete head asks for, without its query, or the refusal."""
     if _HEAD_END.search(received[: MAX_HEAD_BYTES + 4]) is None:
-        return Response(400, f"send a request head of at most {MAX_HEAD_BYTES} bytes\n")
+        return HealthResponse(400, f"send a request head of at most {MAX_HEAD_BYTES} bytes\n")
     line = received.splitlines()[0] if received else b""
     found = _REQUEST_LINE.fullmatch(line)
     if found is None:
-        return Response(400, "send `GET /path HTTP/1.1`\n")
+        return HealthResponse(400, "send `GET /path HTTP/1.1`\n")
     if found[1] != b"GET":
-        return Response(405, "only GET is answered here\n")
+        return HealthResponse(405, "only GET is answered here\n")
     return found[2].partition(b"?")[0].decode("ascii")
 
 
@@ -98,17 +98,17 @@ def is_from_page(received: bytes, *, is_local: bool) -> bool:
     return (is_local and not is_on_this_device(name)) or _ORIGIN.search(received) is not None
 
 
-def pages(snapshots: Snapshots) -> Mapping[str, Callable[[], Response]]:
+def pages(snapshots: Snapshots) -> Mapping[str, Callable[[], HealthResponse]]:
     """Return `/healthz` and `/metrics`."""
     return {"/healthz": lambda: _healthz(snapshots), "/metrics": lambda: _metrics(snapshots)}
 
 
-def _healthz(snapshots: Snapshots) -> Response:
+def _healthz(snapshots: Snapshots) -> HealthResponse:
     snapshot = snapshots.ask(PATIENCE_S)
     if snapshot is None:
         problem = f"the forwarder's loop did not turn for {PATIENCE_S:g} s"
         remedy = "see whether its disk answers; systemd's watchdog restarts it if it stays so"
-        return _json(503, to_json([Finding("loop_stalled", Health.FAILING, problem, remedy)]))
+        return _json(503, to_json([HealthFinding("loop_stalled", Health.FAILING, problem, remedy)]))
     status, findings, _ = snapshot
     code = 503 if overall(findings) is Health.FAILING else 200
     return _json(
@@ -116,15 +116,15 @@ def _healthz(snapshots: Snapshots) -> Response:
     )
 
 
-def _metrics(snapshots: Snapshots) -> Response:
+def _metrics(snapshots: Snapshots) -> HealthResponse:
     snapshot = snapshots.ask(PATIENCE_S)
     if snapshot is None:
-        return Response(503, f"the forwarder's loop did not turn for {PATIENCE_S:g} s\n")
-    return Response(200, render(snapshot.families), CONTENT_TYPE)
+        return HealthResponse(503, f"the forwarder's loop did not turn for {PATIENCE_S:g} s\n")
+    return HealthResponse(200, render(snapshot.families), CONTENT_TYPE)
 
 
-def _json(status: int, body: str) -> Response:
-    return Response(status, body, "application/json")
+def _json(status: int, body: str) -> HealthResponse:
+    return HealthResponse(status, body, "application/json")
 
 
 class HealthServer:
@@ -133,7 +133,7 @@ class HealthServer:
     A page is made for each request, in this server's thread. Raises `OSError` when the port is taken.
     """
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Response]]) -> None:
+    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], HealthResponse]]) -> None:
         self._pages = pages
         self._closed = threading.Event()
         self._is_local = is_on_this_device(host)
@@ -175,14 +175,14 @@ class HealthServer:
         except Exception:  # noqa: BLE001 -- a page's bug must not end the endpoint
             _log.exception("health endpoint: a page failed")
 
-    def _answer(self, received: bytes) -> Response:
+    def _answer(self, received: bytes) -> HealthResponse:
         path = read_path(received)
-        if isinstance(path, Response):
+        if isinstance(path, HealthResponse):
             return path
         if is_from_page(received, is_local=self._is_local):
-            return Response(403, "web pages are not served; ask this address by its number\n")
+            return HealthResponse(403, "web pages are not served; ask this address by its number\n")
         page = self._pages.get(path)
-        return page() if page else Response(404, f"there are: {', '.join(self._pages)}\n")
+        return page() if page else HealthResponse(404, f"there are: {', '.join(self._pages)}\n")
 
 
 def _receive(connection: socket.socket) -> bytes:

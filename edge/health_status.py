@@ -109,7 +109,7 @@ class Health(StrEnum):
     FAILING = "failing"
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """One thing that is not as it should be, and what to do about it."""
 
     name: str
@@ -118,7 +118,7 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[Finding, ...]:
+def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[HealthFinding, ...]:
     """Return all that is wrong, the gravest first; `stuck` is the watchdog's complaint."""
     found = [
         *_spool(status),
@@ -129,33 +129,33 @@ def judge(status: Status, settings: HealthSettings, stuck: str | None = None) ->
     ]
     if stuck:
         remedy = "restart the forwarder (systemd's watchdog does) and report this with its log"
-        found.insert(0, Finding("stuck", Health.FAILING, stuck, remedy))
+        found.insert(0, HealthFinding("stuck", Health.FAILING, stuck, remedy))
     return tuple(sorted(found, key=lambda each: each.health is not Health.FAILING))
 
 
-def overall(findings: Sequence[Finding]) -> Health:
+def overall(findings: Sequence[HealthFinding]) -> Health:
     """Return the worst health of the findings."""
     if any(each.health is Health.FAILING for each in findings):
         return Health.FAILING
     return Health.DEGRADED if findings else Health.OK
 
 
-def to_json(findings: Sequence[Finding], **more: object) -> str:
+def to_json(findings: Sequence[HealthFinding], **more: object) -> str:
     """Return the body of `/healthz`: the health, the problems, and `more`."""
     problems = [each._asdict() for each in findings]
     return json.dumps({"status": overall(findings), **more, "problems": problems}, indent=1) + "\n"
 
 
-def summary(status: Status, findings: Sequence[Finding]) -> str:
+def summary(status: Status, findings: Sequence[HealthFinding]) -> str:
     """Return one line for `systemctl status`."""
     links = ", ".join(f"{each.name} {'up' if each.up else 'down'}" for each in status.links.values())
     problem = f"; {findings[0].problem}" if findings else ""
     return f"{overall(findings)}: {links}; {status.pending} deliveries pending{problem}"
 
 
-def _spool(status: Status) -> Iterator[Finding]:
+def _spool(status: Status) -> Iterator[HealthFinding]:
     if status.disk_failure is not None:
-        yield Finding(
+        yield HealthFinding(
             "no_disk",
             Health.FAILING,
             f"no disk, nothing is stored: {status.disk_failure}; urgent events go from memory, "
@@ -163,14 +163,14 @@ def _spool(status: Status) -> Iterator[Finding]:
             "make the spool's directory writable or replace the disk; the forwarder tries it again by itself",
         )
     elif status.pressure >= ROOM[Priority.NORMAL.rank]:
-        yield Finding(
+        yield HealthFinding(
             "spool_full",
             Health.FAILING,
             f"the spool is {status.pressure:.0%} full: only urgent events are sure of room",
             f"restore the connection to the cloud, make room on the disk, or {_RAISE}",
         )
     elif status.pressure >= ROOM[Priority.LOW.rank]:
-        yield Finding(
+        yield HealthFinding(
             "spool_filling",
             Health.DEGRADED,
             f"the spool is {status.pressure:.0%} full: events of low priority are no longer sure of room",
@@ -178,11 +178,11 @@ def _spool(status: Status) -> Iterator[Finding]:
         )
 
 
-def _links(status: Status) -> Iterator[Finding]:
+def _links(status: Status) -> Iterator[HealthFinding]:
     local, cloud = status.links[LinkName.LOCAL], status.links[LinkName.CLOUD]
     urgent = status.links[LinkName.URGENT]
     if not local.up:
-        yield Finding(
+        yield HealthFinding(
             "local_broker_down",
             Health.FAILING if local.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
             f"no connection to the home's broker for {local.for_s:.0f} s",
@@ -190,7 +190,7 @@ def _links(status: Status) -> Iterator[Finding]:
             "or where local.profile leads",
         )
     elif not urgent.up:
-        yield Finding(
+        yield HealthFinding(
             "urgent_session_down",
             Health.FAILING if urgent.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
             f"no session of urgent outboxes at the home's broker for {urgent.for_s:.0f} s: "
@@ -201,13 +201,15 @@ def _links(status: Status) -> Iterator[Finding]:
     if status.sessions_lost:
         problem = f"the home's broker has forgotten our session {status.sessions_lost} times since the start"
         lost = f"{problem}, with an unknown number of messages"
-        yield Finding("session_lost", Health.DEGRADED, lost, LOST_SESSION_REMEDY)
+        yield HealthFinding("session_lost", Health.DEGRADED, lost, LOST_SESSION_REMEDY)
     if local.complaint:
         problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
-        yield Finding("profile_refused", Health.DEGRADED, problem, "correct the file; no restart is needed")
+        yield HealthFinding(
+            "profile_refused", Health.DEGRADED, problem, "correct the file; no restart is needed"
+        )
     for each in status.links.values():
         if each.since_drop_s is not None and each.since_drop_s < DROPPED_S:
-            yield Finding(
+            yield HealthFinding(
                 "flooded",
                 Health.DEGRADED,
                 f"the {each.name} session brings more than is stored in time: {each.dropped} messages were "
@@ -215,14 +217,14 @@ def _links(status: Status) -> Iterator[Finding]:
                 "find the sender of so many messages; a service that needs them all sends at QoS 1",
             )
     if not cloud.up:
-        yield Finding(
+        yield HealthFinding(
             "cloud_down",
             Health.DEGRADED,
             f"no connection to the cloud for {cloud.for_s:.0f} s; events are kept",
             "nothing, if the home is offline; otherwise see the log for what the cloud refuses",
         )
     if status.is_budget_used_up:
-        yield Finding(
+        yield HealthFinding(
             "data_budget_used_up",
             Health.DEGRADED,
             "the day's budget of bytes is used up: only urgent events go to the cloud, others wait",
@@ -230,7 +232,7 @@ def _links(status: Status) -> Iterator[Finding]:
         )
 
 
-def _ages(status: Status, settings: HealthSettings) -> Iterator[Finding]:
+def _ages(status: Status, settings: HealthSettings) -> Iterator[HealthFinding]:
     limits = {Priority.URGENT: settings.urgent_age_s, Priority.NORMAL: settings.normal_age_s}
     waits = (LinkName.CLOUD, Priority.NORMAL) if status.is_budget_used_up else None
     for each in status.backlog:
@@ -238,12 +240,12 @@ def _ages(status: Status, settings: HealthSettings) -> Iterator[Finding]:
             continue
         if each.link is None:
             problem = f"{each.pending} events wait for {each.destination}, which no route leads to"
-            yield Finding("no_route", Health.DEGRADED, problem, "restore the route in the contract")
+            yield HealthFinding("no_route", Health.DEGRADED, problem, "restore the route in the contract")
         elif each.priority in limits and (each.link, each.priority) != waits:
             yield from _age(each, status.links[each.link], limits[each.priority])
 
 
-def _age(each: Backlog, link: LinkState, limit_s: float) -> Iterator[Finding]:
+def _age(each: Backlog, link: LinkState, limit_s: float) -> Iterator[HealthFinding]:
     """Find an event that is late; the time without a connection does not count."""
     age_s = min(each.oldest_s, link.for_s if link.up else 0.0)
     if age_s >= limit_s:
@@ -254,22 +256,22 @@ def _age(each: Backlog, link: LinkState, limit_s: float) -> Iterator[Finding]:
         )
         problem = f"an {each.priority} event" if each.priority is Priority.URGENT else "a normal event"
         problem += f" waits for {each.destination} for {each.oldest_s:.0f} s"
-        yield Finding("late", Health.FAILING, problem, remedy)
+        yield HealthFinding("late", Health.FAILING, problem, remedy)
 
 
-def _contract(status: Status) -> Iterator[Finding]:
+def _contract(status: Status) -> Iterator[HealthFinding]:
     if status.contract_refused:
         problem = f"the new contract was refused; {status.contract_version} stays active"
         remedy = "see the log, correct the file and send SIGHUP"
-        yield Finding("contract_refused", Health.DEGRADED, problem, remedy)
+        yield HealthFinding("contract_refused", Health.DEGRADED, problem, remedy)
 
 
-def _certificate(status: Status) -> Iterator[Finding]:
+def _certificate(status: Status) -> Iterator[HealthFinding]:
     left_s = status.certificate_left_s
     if left_s is not None and left_s < EXPIRES_SOON_S:
         days = f"{left_s / 86_400:.0f} days"
         problem = f"the device's certificate {'expires in ' + days if left_s > 0 else 'has expired'}"
-        yield Finding(
+        yield HealthFinding(
             "certificate_expires", Health.DEGRADED, problem, "replace the files; no restart is needed"
         )
 

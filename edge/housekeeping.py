@@ -19,7 +19,7 @@ from edge.errors import SettingProblem, SpoolError
 from edge.forwarder import Forwarder, Message, Reload, Stop
 from edge.health_status import (
     Backlog,
-    Finding,
+    HealthFinding,
     LinkState,
     Progress,
     Status,
@@ -59,7 +59,7 @@ class Snapshot(NamedTuple):
     """The device at one moment, what is wrong with it, and its metrics."""
 
     status: Status
-    findings: tuple[Finding, ...]
+    findings: tuple[HealthFinding, ...]
     families: Families
 
 
@@ -298,7 +298,7 @@ class Housekeeping:
         status, findings = self._judged(now)
         return Snapshot(status, findings, read_all(Reading(status, findings, self._forwarder)))
 
-    def _judged(self, now: float) -> tuple[Status, tuple[Finding, ...]]:
+    def _judged(self, now: float) -> tuple[Status, tuple[HealthFinding, ...]]:
         self._complaint = self._watchdog.complaint(self._state.progress(), now, self._stuck_after_s())
         status = self._state.status(now)
         return status, judge(status, self._forwarder.settings.health, self._complaint)

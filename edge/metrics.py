@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from edge.counts import Counts
 from edge.forwarder import Forwarder
-from edge.health_status import Backlog, Finding, LinkState, Status
+from edge.health_status import Backlog, HealthFinding, LinkState, Status
 from edge.parts import build_version
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
@@ -29,7 +29,7 @@ class Reading(NamedTuple):
     """The source of the metrics, for the loop's thread only."""
 
     status: Status
-    findings: Sequence[Finding]
+    findings: Sequence[HealthFinding]
     forwarder: Forwarder
 
 

@@ -146,7 +146,7 @@ class HomeStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestReport:
     """A manifest about `epoch`, its `statements` of uplinks that stored something, in the order of numbers.
 
     `homes` are those of all other destinations. All was decided by the version `contract` (None: unknown).
@@ -186,7 +186,7 @@ class Birth:
 
 
 @dataclass(frozen=True, slots=True)
-class Discard:
+class DiscardReport:
     """The device gave up the numbers `span` of `epoch` for one destination."""
 
     report: Report
@@ -198,7 +198,7 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
-class NotStored:
+class Unstored:
     """`count` events that the device refused or gave up without a number."""
 
     report: Report
@@ -218,11 +218,11 @@ class DeviceReports:
     exclude themselves or each other.
     """
 
-    manifests: list[Manifest] = field(default_factory=list)
+    manifests: list[ManifestReport] = field(default_factory=list)
     births: dict[str, Birth] = field(default_factory=dict)
-    discards: list[Discard] = field(default_factory=list)
-    home_discards: list[Discard] = field(default_factory=list)
-    not_stored: list[NotStored] = field(default_factory=list)
+    discards: list[DiscardReport] = field(default_factory=list)
+    home_discards: list[DiscardReport] = field(default_factory=list)
+    not_stored: list[Unstored] = field(default_factory=list)
     forged: list[tuple[Report, str]] = field(default_factory=list)
     not_understood: list[tuple[Report, str]] = field(default_factory=list)
     contradictions: list[tuple[Report, str]] = field(default_factory=list)
@@ -422,7 +422,7 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
     # Older forwarders do not state it: nobody knows whether what they sent was acknowledged.
     acknowledged = [each["acknowledged_to"] for each in stated if "acknowledged_to" in each]
     read.manifests.append(
-        Manifest(
+        ManifestReport(
             report,
             report.sequence,
             data["epoch"],
@@ -500,13 +500,13 @@ def _discarded(read: DeviceReports, report: Report, data: dict[str, Any], uplink
     for each in given_up:
         (read.discards if each.destination in uplinks else read.home_discards).append(each)
     read.not_stored += [
-        NotStored(report, each["channel"], each["type"][:_MAX_NAME], each["reason"], each["count"])
+        Unstored(report, each["channel"], each["type"][:_MAX_NAME], each["reason"], each["count"])
         for each in counted
         if each["reason"] != SENT_UNSTORED and each["count"]
     ]
 
 
-def _discards(read: DeviceReports, report: Report, ended: dict[str, Any]) -> Iterator[Discard]:
+def _discards(read: DeviceReports, report: Report, ended: dict[str, Any]) -> Iterator[DiscardReport]:
     """Yield ranges that the device gave up; negative numbers are of events saved from the epoch before."""
     for first, last in ended["ranges"]:
         if last < first or first <= 0 <= last:
@@ -518,7 +518,7 @@ def _discards(read: DeviceReports, report: Report, ended: dict[str, Any]) -> Ite
             epoch = birth.lost_epoch if birth else None
         if epoch is not None:
             span = (first + shift, last + shift)
-            yield Discard(report, epoch, ended["destination"], span, ended["outcome"], ended["reason"])
+            yield DiscardReport(report, epoch, ended["destination"], span, ended["outcome"], ended["reason"])
 
 
 _BY_TYPE: Final = {MANIFEST: _manifest, STARTED: _started, DISCARDED: _discarded}

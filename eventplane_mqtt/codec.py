@@ -115,7 +115,7 @@ class Disconnect(NamedTuple):
 Packet = ConnAck | SubAck | Publish | PubAck | PingResp | Disconnect
 
 
-class Reader:
+class PacketReader:
     """Reads values from the body of one packet, never past its end. Raises `ProtocolError`."""
 
     def __init__(self, packet: str, body: bytes) -> None:
@@ -216,18 +216,18 @@ class Reader:
         return ProtocolError(self._packet, problem)
 
 
-def _each(read: Callable[[Reader], Any], *identifiers: int) -> dict[int, Callable[[Reader], Any]]:
+def _each(read: Callable[[PacketReader], Any], *identifiers: int) -> dict[int, Callable[[PacketReader], Any]]:
     return dict.fromkeys(identifiers, read)
 
 
 _READERS = (
-    _each(Reader.byte, 0x01, 0x17, 0x19, 0x24, 0x25, 0x28, SUBSCRIPTION_IDENTIFIER_AVAILABLE, 0x2A)
-    | _each(Reader.two, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, 0x22, TOPIC_ALIAS)
-    | _each(Reader.four, 0x02, SESSION_EXPIRY, 0x18, MAXIMUM_PACKET_SIZE)
-    | _each(Reader.variable, SUBSCRIPTION_IDENTIFIER)
-    | _each(Reader.text, 0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, REASON_STRING)
-    | _each(Reader.binary, 0x09, 0x16)
-    | _each(Reader.pair, USER_PROPERTY)
+    _each(PacketReader.byte, 0x01, 0x17, 0x19, 0x24, 0x25, 0x28, SUBSCRIPTION_IDENTIFIER_AVAILABLE, 0x2A)
+    | _each(PacketReader.two, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, 0x22, TOPIC_ALIAS)
+    | _each(PacketReader.four, 0x02, SESSION_EXPIRY, 0x18, MAXIMUM_PACKET_SIZE)
+    | _each(PacketReader.variable, SUBSCRIPTION_IDENTIFIER)
+    | _each(PacketReader.text, 0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, REASON_STRING)
+    | _each(PacketReader.binary, 0x09, 0x16)
+    | _each(PacketReader.pair, USER_PROPERTY)
 )
 
 
@@ -326,7 +326,7 @@ class Decoder:
         elif data.startswith(self._usual_properties, body, kept):
             payload = data[body + len(self._usual_properties) : kept]
         else:
-            reader = Reader("PUBLISH", data[body:kept])
+            reader = PacketReader("PUBLISH", data[body:kept])
             size = reader.variable()
             # They may be what makes a packet too large.
             properties = reader.take(min(size, reader.left) if kept < end else size)
@@ -342,7 +342,7 @@ class Decoder:
         # First, as Mosquitto writes it: a sender's properties cost no time then, however many they are.
         if self._owner and properties.startswith(self._usual_properties[1:]):
             return False
-        found = Reader("PUBLISH", _sized(properties)).properties()
+        found = PacketReader("PUBLISH", _sized(properties)).properties()
         if TOPIC_ALIAS in found:
             raise ProtocolError("PUBLISH", "a topic alias, which we did not allow")
         # Without any it was queued before subscriptions had an owner.
@@ -350,7 +350,7 @@ class Decoder:
         return bool(self._owner) and self._owner not in owners
 
     def _connack(self, body: bytes) -> ConnAck:
-        reader = Reader("CONNACK", body)
+        reader = PacketReader("CONNACK", body)
         flags, reason = reader.byte(), reader.byte()
         if flags > 1:
             raise reader.error(f"reserved flags {flags:08b}")
@@ -362,7 +362,7 @@ class Decoder:
     def _puback(self, body: bytes) -> PubAck:
         if len(body) == 2 and body != b"\0\0":
             return PubAck(int.from_bytes(body, "big"), 0)  # nearly always
-        reader = Reader("PUBACK", body)
+        reader = PacketReader("PUBACK", body)
         mid, reason = _mid(reader), 0
         if self._is_5 and reader.left:
             reason = reader.byte()
@@ -372,25 +372,25 @@ class Decoder:
         return PubAck(mid, reason)
 
     def _suback(self, body: bytes) -> SubAck:
-        reader = Reader("SUBACK", body)
+        reader = PacketReader("SUBACK", body)
         mid = _mid(reader)
         if self._is_5:
             reader.properties()
         return SubAck(mid, reader.rest())
 
     def _pingresp(self, body: bytes) -> PingResp:
-        Reader("PINGRESP", body).finish()
+        PacketReader("PINGRESP", body).finish()
         return PingResp()
 
     def _disconnect(self, body: bytes) -> Disconnect:
-        reader = Reader("DISCONNECT", body)
+        reader = PacketReader("DISCONNECT", body)
         reason = reader.byte() if reader.left else 0
         properties = reader.properties() if reader.left else {}
         reader.finish()
         return Disconnect(reason, properties.get(REASON_STRING, ""))
 
 
-def _mid(reader: Reader) -> int:
+def _mid(reader: PacketReader) -> int:
     mid = reader.two()
     if not mid:
         raise reader.error("packet id 0")

@@ -23,7 +23,7 @@ _SIGNS = x509.KeyUsage(False, False, False, False, False, True, True, False, Fal
 
 
 @dataclass(frozen=True)
-class Identity:
+class DeviceIdentity:
     """PEM files of a certificate and its key."""
 
     certificate: Path
@@ -44,7 +44,7 @@ class Authority:
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, common_name: str, age: timedelta = timedelta()) -> Identity:
+    def issue(self, common_name: str, age: timedelta = timedelta()) -> DeviceIdentity:
         """A certificate for `common_name` at the addresses; with an `age`, one for an hour that long ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName(self._addresses)
@@ -53,7 +53,9 @@ class Authority:
             .add_extension(addresses, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        identity = Identity(self._directory / f"{common_name}.crt", self._directory / f"{common_name}.key")
+        identity = DeviceIdentity(
+            self._directory / f"{common_name}.crt", self._directory / f"{common_name}.key"
+        )
         identity.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         identity.key.touch(0o600)
         identity.key.write_bytes(

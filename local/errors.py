@@ -56,7 +56,7 @@ class ToolMissingError(LocalError):
         super().__init__(f"{tool} is missing: run `{remedy}`")
 
 
-class ProfileError(LocalError):
+class BadProfileError(LocalError):
     """The device profile lacks a setting that the local run must replace."""
 
     def __init__(self, profile: Path, setting: str, found: int) -> None:

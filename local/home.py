@@ -19,7 +19,7 @@ from eventplane.contract import Contract
 from local.deploy import ROOT
 from local.machine import FakeClock, SmallDisk, ThisMachine
 from local.mosquitto import Broker, start_mosquitto
-from local.network import Link, Network
+from local.network import Network, NetworkLink
 from local.ports import LOOPBACK
 from local.process import Child, Supervisor
 from local.things import Thing
@@ -45,7 +45,7 @@ class Home:
     name: str
     broker: Broker
     forwarder: Child
-    link: Link
+    link: NetworkLink
     spool: Path
     contract: Path
     disk: SmallDisk | None = None

@@ -18,7 +18,7 @@ from paho.mqtt.client import CallbackOnMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
 from local.certificates import Authority
-from local.errors import ProfileError, ToolMissingError
+from local.errors import BadProfileError, ToolMissingError
 from local.ports import LOOPBACK, free_port, is_listening
 from local.process import Child, Supervisor
 
@@ -52,7 +52,7 @@ def start_mosquitto(
     """Start the broker `name` with the device's profile on a free port of the loopback interface.
 
     `directory` gets its configuration and database. Without `access` every client may do everything. Raises
-    `ToolMissingError`, `ProfileError`, or what `Supervisor.start` raises.
+    `ToolMissingError`, `BadProfileError`, or what `Supervisor.start` raises.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -132,7 +132,7 @@ def profile_number(setting: str) -> int:
     """Return the number that the device's profile gives to a setting."""
     found = re.search(rf"(?m)^{setting} (\d+)$", PROFILE.read_text())
     if found is None:
-        raise ProfileError(PROFILE, setting, 0)
+        raise BadProfileError(PROFILE, setting, 0)
     return int(found[1])
 
 
@@ -161,5 +161,5 @@ def _replace(text: str, settings: Mapping[str, str]) -> str:
     for setting, value in settings.items():
         text, found = re.subn(rf"(?m)^{setting} .*$", f"{setting} {value}", text)
         if found != 1:
-            raise ProfileError(PROFILE, setting, found)
+            raise BadProfileError(PROFILE, setting, found)
     return text

@@ -59,7 +59,7 @@ class Impairment:
 UNIMPAIRED: Final = Impairment()
 
 
-class Link:
+class NetworkLink:
     """One home's link: a connection to 127.0.0.1:`port` reaches the target. Made by `Network.link`.
 
     `sent_bytes` counts what it took from the home.
@@ -217,11 +217,11 @@ class Network(BackgroundLoop):
 
     def __init__(self) -> None:
         super().__init__("network")
-        self._links: list[Link] = []
+        self._links: list[NetworkLink] = []
 
-    def link(self, host: str, port: int) -> Link:
+    def link(self, host: str, port: int) -> NetworkLink:
         """Return a new link to `host`:`port`. Raises `OSError` if its own port was taken meanwhile."""
-        link = Link(self, host, port)
+        link = NetworkLink(self, host, port)
         link.heal()
         self._links.append(link)
         return link

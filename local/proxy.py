@@ -22,7 +22,7 @@ _SCOPE: Final = re.compile(r"Credential=[^/]+/\d{8}/[^/]+/([^/]+)/aws4_request")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProxyCall:
     """One HTTP request of a client."""
 
     method: str
@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProxyAnswer:
     """The answer that a client gets."""
 
     status: int
@@ -51,7 +51,7 @@ class Answer:
     body: bytes
 
 
-class Proxy(BackgroundServer):
+class CallProxy(BackgroundServer):
     """Passes calls to its address `url` on to `upstream`, unchanged, while its `with` block runs.
 
     Subclasses override `answer`. It runs in several threads at once.
@@ -69,11 +69,11 @@ class Proxy(BackgroundServer):
         server.daemon_threads = True
         super().__init__("proxy", server)
 
-    def answer(self, call: Call) -> Answer | None:
+    def answer(self, call: ProxyCall) -> ProxyAnswer | None:
         """Return what the client gets; None closes its connection without an answer."""
         return self.forward(call)
 
-    def forward(self, call: Call) -> Answer:
+    def forward(self, call: ProxyCall) -> ProxyAnswer:
         """Return the answer of the cloud to `call`. Raises `OSError`, `http.client.HTTPException`."""
         # The headers stay, Host among them: the signature covers it.
         connection = http.client.HTTPConnection(self._upstream)
@@ -83,7 +83,7 @@ class Proxy(BackgroundServer):
                 connection.putheader(name, value)
             connection.endheaders(call.body)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.getheaders(), answer.read())
+            return ProxyAnswer(answer.status, answer.getheaders(), answer.read())
         finally:
             connection.close()
 
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             del self.headers["Expect"]  # ours has been answered already
         headers = cast(Mapping[str, str], self.headers)
         try:
-            answer: Answer | None = self.answer(Call(self.command, self.path, headers, body))
+            answer: ProxyAnswer | None = self.answer(ProxyCall(self.command, self.path, headers, body))
         except (OSError, http.client.HTTPException):
             answer = None  # the client sees its own connection close
         if answer is None:

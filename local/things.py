@@ -13,7 +13,7 @@ from local.cloud import CloudEndpoint
 class Thing:
     """A provisioned device: its name (also its MQTT client id) and the files that let it connect.
 
-    `host` and `port` are the cloud's own; a home behind a `local.network.Link` dials the link instead.
+    `host` and `port` are the cloud's own; a home behind a `local.network.NetworkLink` dials the link instead.
     """
 
     name: str

@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.report_reader import MOST, DeviceReports, Manifest, Range, Report, read_reports
+from eventplane.report_reader import MOST, DeviceReports, ManifestReport, Range, Report, read_reports
 from eventplane.router import Router
 from eventplane.values import whole_number
 from operations.archive import Days, Record, json_object
@@ -88,7 +88,7 @@ def at_home(
 
 
 def _by_manifests(
-    inbox: str, number: int, manifests: list[Manifest], device: str, home: Home, contract: Contract
+    inbox: str, number: int, manifests: list[ManifestReport], device: str, home: Home, contract: Contract
 ) -> tuple[Account, str]:
     """Return the account by the first manifest by which it has ended, or the last by which it waits.
 
@@ -122,7 +122,7 @@ def _by_manifests(
     return waits or (Account(inbox, Fate.UNKNOWN, why=why), "")
 
 
-def _covers(manifest: Manifest, number: int) -> bool:
+def _covers(manifest: ManifestReport, number: int) -> bool:
     """Return whether the manifest states what was stored at `number`."""
     spans = [*(each.span for each in manifest.statements), *(each.span for each in manifest.homes)]
     return any(_within(number, each) for each in spans)

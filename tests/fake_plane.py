@@ -4,7 +4,7 @@ import threading
 import time
 
 from eventplane.envelope import Envelope, write_event
-from local.control_room.plane import Fault, Stage, Standing, State
+from local.control_room.plane import RoomFault, Stage, StageStanding, State
 from local.control_room.tally import Tally, due_inboxes
 from local.errors import LocalError
 from tests.plane import shipped_contract
@@ -14,10 +14,10 @@ SENDER = "voice-service"
 ALARM = "org.eventplane.alarm.keyword.v1"
 
 DOWN = {
-    Fault.FORWARDER: Stage.FORWARDER,
-    Fault.MOSQUITTO: Stage.BROKER,
-    Fault.ROUTER: Stage.ROUTERS,
-    Fault.S3: Stage.ARCHIVE,
+    RoomFault.FORWARDER: Stage.FORWARDER,
+    RoomFault.MOSQUITTO: Stage.BROKER,
+    RoomFault.ROUTER: Stage.ROUTERS,
+    RoomFault.S3: Stage.ARCHIVE,
 }
 
 
@@ -31,8 +31,8 @@ class FakePlane:
     """A plane in memory: an alarm arrives at once, or when all faults but S3's are over."""
 
     def __init__(self) -> None:
-        self.active: set[Fault] = set()
-        self.asked: list[tuple[str, Fault]] = []
+        self.active: set[RoomFault] = set()
+        self.asked: list[tuple[str, RoomFault]] = []
         self.is_broken = False
         self.tally = Tally(CONTRACT)
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class FakePlane:
                 raise LocalError("the emulated cloud has ended; see its log")
             down = {DOWN[each] for each in self.active if each in DOWN}
             standings = {
-                stage: Standing(
+                stage: StageStanding(
                     stage not in down,
                     self._sent if stage in (Stage.HOME, Stage.BROKER) else self._arrived,
                     len(self._waiting) if stage is Stage.FORWARDER else 0,
@@ -72,12 +72,12 @@ class FakePlane:
         self._flow()
         return event.id
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: RoomFault) -> None:
         with self._lock:
             self.asked.append(("strike", fault))
             self.active.add(fault)
 
-    def heal(self, fault: Fault) -> None:
+    def heal(self, fault: RoomFault) -> None:
         with self._lock:
             self.asked.append(("heal", fault))
             self.active.discard(fault)
@@ -85,7 +85,7 @@ class FakePlane:
 
     def _flow(self) -> None:
         with self._lock:
-            if self.active - {Fault.S3}:
+            if self.active - {RoomFault.S3}:
                 return
             for event in self._waiting:
                 self._arrived += 1

@@ -15,7 +15,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-from tools.plots import Row, plot
+from tools.plots import PlotRow, plot
 
 Figure = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -165,7 +165,7 @@ def _recovery(results: Results) -> str:
     rows = []
     for kind, (value, run) in sorted(worst.items(), key=lambda item: item[1], reverse=True):
         told, series = f"{number(value)} s", int(place(run) == "deployed")
-        rows.append(Row(words(kind), _SHORTEST_S, max(value, _SHORTEST_S), told, series))
+        rows.append(PlotRow(words(kind), _SHORTEST_S, max(value, _SHORTEST_S), told, series))
     title = "From a fault's end to the arrival of the oldest waiting event, worst of a run"
     return plot(title, rows, ["stand-in", "deployed"], _seconds) if rows else ""
 
@@ -174,12 +174,12 @@ def _urgent(results: Results) -> str:
     rows = []
     for heading, way in (("at the alarm centre", "cloud"), ("in the home", "home")):
         seen = sorted(_alarm_times(results, way), key=lambda each: each[1][-1], reverse=True)
-        rows += [Row(heading)] if seen else []
+        rows += [PlotRow(heading)] if seen else []
         for run, times in seen:
             median, rare, most = (max(time, _SHORTEST_S) for time in times)
             told = ", ".join(number(time) for time in times) + " s"
             series = int(place(run) == "deployed")
-            rows.append(Row(run.partition("/")[2], median, most, told, series, (median, rare, most)))
+            rows.append(PlotRow(run.partition("/")[2], median, most, told, series, (median, rare, most)))
     title = "An alarm's time by scenario: median, 99th percentile and maximum"
     return plot(title, rows, ["stand-in", "deployed"], _seconds) if rows else ""
 
@@ -194,11 +194,11 @@ def _peers(results: Results) -> str:
             if each.get("peer") == peer and each.get("ratio")
         ]
         largest = max((_size(each["name"]) for each in compared), default=0)
-        rows += [Row(f"against {peer}")] if compared else []
+        rows += [PlotRow(f"against {peer}")] if compared else []
         for each in compared:
             if _size(each["name"]) == largest:
                 told, series = f"{number(each['ratio'])} times", int(each["ratio"] < 1)
-                rows.append(Row(words(each["name"]), 1.0, each["ratio"], told, series))
+                rows.append(PlotRow(words(each["name"]), 1.0, each["ratio"], told, series))
     title = "How many times better than a product in the same run"
     return plot(title, rows, ["better", "worse"], lambda times: f"{times:g}") if rows else ""
 

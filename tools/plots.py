@@ -14,7 +14,7 @@ _FONT = 'font-family="sans-serif" font-size="12"'
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlotRow:
     """A bar between two values above 0, with `told` at the right; without `told` the label is a heading.
 
     `series`, 0 or 1, chooses the colour. With `marks` the bar is a thin line that has a dot at each.
@@ -28,7 +28,7 @@ class Row:
     marks: tuple[float, ...] = ()
 
 
-def plot(title: str, rows: Sequence[Row], legend: Sequence[str], tick: Callable[[float], str]) -> str:
+def plot(title: str, rows: Sequence[PlotRow], legend: Sequence[str], tick: Callable[[float], str]) -> str:
     """Return the plot: `legend` names the two series, `tick` writes a power of ten at the axis."""
     values = [value for row in rows if row.told for value in (row.start, row.end, *row.marks)]
     least = floor(log10(min(values, default=1.0)))

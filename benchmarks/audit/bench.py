@@ -21,14 +21,14 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.audit.accesses import watched
-from benchmarks.audit.questions import STEPS, Form, check
+from benchmarks.audit.questions import STEPS, QuestionForm, check
 from benchmarks.processes import Measured, measured
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from glue_jobs.delivery_audit.audit import SPARK
 from glue_jobs.delivery_audit.main import AUTO
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from local.audits import read_report
 
 SIZES: Final = (20_000, 200_000, 1_000_000, 5_000_000, 20_000_000)
@@ -54,7 +54,7 @@ WITHOUT: Final = (
 DAYS: Final = 35
 DAY: Final = "2026-03-20"
 """The day of the archive of `DAYS` days that is audited; the generator's first day is 2026-03-01."""
-DAYS_PLAN: Final = Plan(events=DAYS * 24 * 50, hours=DAYS * 24)
+DAYS_PLAN: Final = Scale(events=DAYS * 24 * 50, hours=DAYS * 24)
 
 CORES_A_DPU: Final = 4
 FLEX_USD_A_DPU_HOUR: Final = 0.29
@@ -74,7 +74,7 @@ class Run:
     """
 
     events: int
-    form: Form
+    form: QuestionForm
     archive_mib: float
     engine: str
     audit: Measured
@@ -98,7 +98,7 @@ class Run:
 class OneDay:
     """The objects that the audit of one day among many listed and opened, of all `objects`."""
 
-    form: Form
+    form: QuestionForm
     objects: int
     objects_listed: int
     objects_opened: int
@@ -134,8 +134,8 @@ def _compacted(raw: Path, target: Path, date: str = "all") -> Measured:
     return measured(_python(_COMPACTION, "--INPUT", target, "--DATE", date), environment())
 
 
-def _mib(archive: Path, form: Form) -> float:
-    files = archive.rglob("*.parquet" if form is Form.COMPACTED else "*.gz")
+def _mib(archive: Path, form: QuestionForm) -> float:
+    files = archive.rglob("*.parquet" if form is QuestionForm.COMPACTED else "*.gz")
     return sum(path.stat().st_size for path in files) / 2**20
 
 
@@ -154,15 +154,17 @@ def task_seconds(log: Path) -> dict[str, float]:
     return {name: took_ns / 1e9 for name, took_ns in spent.most_common()}
 
 
-def run(plan: Plan, folder: Path) -> Iterator[Run]:
+def run(plan: Scale, folder: Path) -> Iterator[Run]:
     """Generate an archive in `folder`, which must be empty, and measure each form of it.
 
     Raises `DisagreementError` when the audit and DuckDB count differently.
     """
     events = int(str(generate(folder, plan, audited_contracts())["events"]))
-    archives = {Form.RAW: folder / "archive", Form.COMPACTED: folder / "compacted"}
+    archives = {QuestionForm.RAW: folder / "archive", QuestionForm.COMPACTED: folder / "compacted"}
     for form, archive in archives.items():
-        compaction = _compacted(archives[Form.RAW], archive) if form is Form.COMPACTED else None
+        compaction = (
+            _compacted(archives[QuestionForm.RAW], archive) if form is QuestionForm.COMPACTED else None
+        )
         output, log, answers = (folder / f"{form}-{name}" for name in ("audit", "log", "duckdb"))
         by_us = measured(audit_command(archive, output, engine=AUTO), environment(log))
         questions = _python("benchmarks.audit.duckdb_run", archive, answers, form)
@@ -190,7 +192,7 @@ def one_day(folder: Path) -> Iterator[OneDay]:
     generate(folder, DAYS_PLAN, audited_contracts())
     raw, compacted = folder / "archive", folder / "compacted"
     _compacted(raw, compacted, DAY)
-    for form, archive in ((Form.RAW, raw), (Form.COMPACTED, compacted)):
+    for form, archive in ((QuestionForm.RAW, raw), (QuestionForm.COMPACTED, compacted)):
         with watched(archive) as accesses:
             measured(audit_command(archive, folder / f"{form}-audit", DAY), environment())
         yield OneDay(
@@ -238,11 +240,11 @@ def sizes(options: Namespace) -> Iterator[Figure]:
     runs = list[Run]()
     for events in sorted(options.events):
         with TemporaryDirectory(prefix="audit-bench-") as folder:
-            runs += run(Plan(events, without=WITHOUT), Path(folder))
-    runs.sort(key=lambda each: list(Form).index(each.form))
+            runs += run(Scale(events, without=WITHOUT), Path(folder))
+    runs.sort(key=lambda each: list(QuestionForm).index(each.form))
     for each in runs:
         yield from _of_run(each)
-    for form in Form:
+    for form in QuestionForm:
         large = [each for each in runs if each.form is form and each.engine == SPARK]
         if len(large) > 1:
             first, last = large[0], large[-1]

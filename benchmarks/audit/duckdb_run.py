@@ -9,7 +9,7 @@ from time import perf_counter
 
 import duckdb
 
-from benchmarks.audit.questions import STEPS, Form, statements
+from benchmarks.audit.questions import STEPS, QuestionForm, statements
 from eventplane.contract import load_compiled
 
 
@@ -26,7 +26,7 @@ def main(archive: str, output: str, form: str) -> None:
         config={"threads": 2, "memory_limit": "4GB", "preserve_insertion_order": "false"},
     )
     steps: dict[str, float] = {}
-    for name, statement in statements(archive, output, contracts, Form(form)):
+    for name, statement in statements(archive, output, contracts, QuestionForm(form)):
         began = perf_counter()
         session.execute(statement)
         steps[name] = round(perf_counter() - began, 3)

@@ -38,8 +38,8 @@ from glue_jobs.delivery_audit.findings import Kind
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.device import HOUR_MS
 from local.archive_generator.flows import Routing
-from local.archive_generator.generator import START_MS, Plan, generate
-from local.archive_generator.objects import Objects
+from local.archive_generator.generator import START_MS, Scale, generate
+from local.archive_generator.objects import MadeObjects
 from local.archive_generator.records import Passage, right_case
 from local.audits import read_report
 
@@ -132,7 +132,7 @@ def _epochs(archive: Path) -> dict[str, str]:
 def _add(folder: Path, sent: Iterator[tuple[str, Envelope]], random: Random) -> None:
     """Let the archive have the rows of reports on their way without a fault, in objects of their own."""
     routing = Routing(audited_contracts()[0])
-    with Objects(folder / "hostile", 100_000) as objects:
+    with MadeObjects(folder / "hostile", 100_000) as objects:
         for place, (client, report) in enumerate(sent):
             at_ms = START_MS + random.randrange(11 * HOUR_MS)
             passage = Passage.in_frame(client, at_ms, 10**9 + place, 0, states_acknowledged=True)
@@ -168,7 +168,7 @@ def measure(options: Namespace) -> list[Figure]:
     with TemporaryDirectory(prefix="audit-hostile-") as name:
         folder = Path(name)
         events = options.devices * 24 * options.events_an_hour
-        plan = Plan(events, events_an_hour=options.events_an_hour, fault_every=0, trouble_every=0)
+        plan = Scale(events, events_an_hour=options.events_an_hour, fault_every=0, trouble_every=0)
         generate(folder, plan, audited_contracts())
         before = _audit(folder, "before")
         said, _, _ = _said(folder / "before")

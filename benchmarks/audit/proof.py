@@ -23,7 +23,7 @@ from glue_jobs.common.parquet import open_session
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from local.archive_generator.holes import tamper
 from local.archive_generator.truth import PLANTED, TRUTH, read_truth
 
@@ -53,7 +53,7 @@ class Proof:
         return wrong
 
 
-def prove(plan: Plan, folder: Path) -> Proof:
+def prove(plan: Scale, folder: Path) -> Proof:
     """Generate `plan`'s archive in `folder`, audit it, tamper with it, audit it again, and compare."""
     written = generate(folder, plan, audited_contracts())
     truth = list(each_device_once(read_truth(folder / TRUTH)))
@@ -99,7 +99,7 @@ def _figures(proof: Proof) -> list[Figure]:
 
 def faults(options: Namespace) -> list[Figure]:
     """Prove, in a folder that is kept where `--keep` says."""
-    plan = Plan(options.events, fault_every=options.fault_every, seed=options.seed, holes=True)
+    plan = Scale(options.events, fault_every=options.fault_every, seed=options.seed, holes=True)
     folder = options.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
     with local_session():
         proof = prove(plan, folder)

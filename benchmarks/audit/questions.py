@@ -28,14 +28,16 @@ STEPS = "steps.json"
 _FOLDER = Path(__file__).parent
 
 
-class Form(StrEnum):
+class QuestionForm(StrEnum):
     """In what form an archive is read."""
 
     RAW = "raw"
     COMPACTED = "compacted"
 
 
-def statements(archive: str, output: str, contracts: list[Contract], form: Form) -> list[tuple[str, str]]:
+def statements(
+    archive: str, output: str, contracts: list[Contract], form: QuestionForm
+) -> list[tuple[str, str]]:
     """Name and SQL of each step, in their order; the later ones write their answers beneath `output`."""
     inboxes = [each.inbox for contract in contracts for each in contract.participants.values()]
     files = [_FOLDER / f"rows_{form}.sql", _FOLDER / "questions.sql"]

@@ -24,7 +24,7 @@ from benchmarks.processes import measured
 from benchmarks.results import Figure, none
 from benchmarks.runner import Benchmark
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from local.audits import read_report
 from local.demo.deletion import write_as_its_writer
 
@@ -43,15 +43,15 @@ _DELIVERY: Final = re.compile(
 class Day:
     """`plant` damages the archive of `plan` and returns what the report must count."""
 
-    plan: Plan
+    plan: Scale
     plant: Callable[[Path], Mapping[str, int]]
 
 
-def _plan(events: int) -> Plan:
-    return Plan(events, hours=_HOURS, fault_every=0, trouble_every=0)
+def _plan(events: int) -> Scale:
+    return Scale(events, hours=_HOURS, fault_every=0, trouble_every=0)
 
 
-def _one_device(events: int) -> Plan:
+def _one_device(events: int) -> Scale:
     return replace(_plan(events), events_an_hour=max(1, events // _HOURS))
 
 

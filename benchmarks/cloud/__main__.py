@@ -21,7 +21,7 @@ from benchmarks.cloud.plane import (
     DOOR,
     DOOR_INBOXES,
     SIZE,
-    Device,
+    BenchDevice,
     Invocations,
     Readers,
     deployed_plane,
@@ -86,8 +86,8 @@ def plane(options: Namespace) -> Iterator[Figure]:
     with deployed_plane() as run:
         deployed = run.plane
         with (
-            Device(deployed, "bench-home", run.directory) as device,
-            Device(deployed, "bench-other", run.directory) as other,
+            BenchDevice(deployed, "bench-home", run.directory) as device,
+            BenchDevice(deployed, "bench-other", run.directory) as other,
         ):
             # Once before it counts, for the cold starts.
             throughput(deployed, device, BATCH, BATCH, 1)
@@ -101,7 +101,7 @@ def plane(options: Namespace) -> Iterator[Figure]:
         yield from delays
 
 
-def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int) -> Throughput:
+def throughput(plane: Plane, device: BenchDevice, events: int, batch: int, runs: int) -> Throughput:
     """Events a second from the first publish until the last was read from the second inbox."""
     rates = []
     before = invocations(plane.cloud)[ROUTER]
@@ -127,7 +127,9 @@ def router_time(batched: Throughput, single: Throughput) -> list[Figure]:
     ]
 
 
-def latency(plane: Plane, device: Device, other: Device, load: float, seconds: float) -> list[Figure]:
+def latency(
+    plane: Plane, device: BenchDevice, other: BenchDevice, load: float, seconds: float
+) -> list[Figure]:
     """From publish to reception, of alarms and of telemetry, while `other` sends `load` events/s."""
     probes = round(seconds * PROBES_PER_S)
     sent: dict[str, dict[str, int]] = {ALARM: {}, DOOR: {}}
@@ -152,7 +154,7 @@ def latency(plane: Plane, device: Device, other: Device, load: float, seconds: f
     ]
 
 
-def _load(device: Device, rate: float, ending: threading.Event) -> None:
+def _load(device: BenchDevice, rate: float, ending: threading.Event) -> None:
     """Batches at an even pace."""
     while not ending.is_set():
         began = monotonic_ns()
@@ -210,7 +212,7 @@ def router(_: Namespace) -> Iterator[Figure]:
             yield Figure(f"{name}_cpu_event", cpu_ms, "ms", note="CPU time of an event")
 
 
-def _throttled(variables: dict[str, str], share: float, seconds: float = 0.0) -> router_process.Run:
+def _throttled(variables: dict[str, str], share: float, seconds: float = 0.0) -> router_process.RouterRun:
     """A process at its share of a core from the first event on, which goes on with full batches if asked."""
     with ControlGroup.cpu(share) as group:
         bound = {"BENCH_GROUP": str(group.members)} if group.applies else {}

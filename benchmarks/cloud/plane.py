@@ -88,7 +88,7 @@ def _compact(document: object) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-class Device:
+class BenchDevice:
     """Provisions the thing `name` on entering the `with` block, and connects with the device's own layer."""
 
     def __init__(self, plane: Plane, name: str, directory: Path) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.audit.accesses import Accesses, watched
-from benchmarks.cloud.plane import Deployed, Device, deployed_plane
-from benchmarks.cost.deployment import MONTH_S, Deployment
+from benchmarks.cloud.plane import BenchDevice, Deployed, deployed_plane
+from benchmarks.cost.deployment import MONTH_S, PricedPlane
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.months import Key, Reads, Usage, idle, jobs, requests, storage
+from benchmarks.cost.months import Key, Reads, StorageUsage, idle, jobs, requests, storage
 from benchmarks.cost.prices import billed, dollars, eventbridge, listed
 from benchmarks.cost.regimes import Regime, regimes
 from benchmarks.cost.site import Observed, Site
@@ -45,14 +45,14 @@ class Counted:
     """The counts: by regime, by call of a scheduled function, and what jobs read."""
 
     regimes: Mapping[str, tuple[Regime, Observed]]
-    calls: Mapping[Key, Usage]
+    calls: Mapping[Key, StorageUsage]
     reads: Reads
     lost: int
 
 
 def costs(options: Namespace) -> Iterator[Figure]:
     """Count, and price what was counted."""
-    deployments = {name: Deployment(name) for name in AIMS}
+    deployments = {name: PricedPlane(name) for name in AIMS}
     with deployed_plane() as run:
         found = _count(run, deployments, options.scale)
     yield from _regimes(found, deployments["prod"])
@@ -60,12 +60,12 @@ def costs(options: Namespace) -> Iterator[Figure]:
     yield from _overhead(found)
 
 
-def _count(run: Deployed, deployments: Mapping[str, Deployment], scale: float) -> Counted:
+def _count(run: Deployed, deployments: Mapping[str, PricedPlane], scale: float) -> Counted:
     url = run.plane.cloud.url
     with (
         Meter(url) as functions,
         Meter(url) as consumers,
-        Device(run.plane, "bench-home", run.directory) as device,
+        BenchDevice(run.plane, "bench-home", run.directory) as device,
     ):
         site = Site(run.plane, deployments["prod"], functions, consumers, run.log)
         site.connect()
@@ -97,7 +97,7 @@ def _read(archive: Path) -> tuple[Reads, int]:
     return Reads(opens(compacting), opens(auditing), compacted / raw_bytes), report["totals"]["lost"]
 
 
-def _regimes(found: Counted, production: Deployment) -> Iterator[Figure]:
+def _regimes(found: Counted, production: PricedPlane) -> Iterator[Figure]:
     for name, (regime, seen) in found.regimes.items():
         parts = {
             **seen.units,
@@ -121,7 +121,7 @@ def _regimes(found: Counted, production: Deployment) -> Iterator[Figure]:
     yield Figure("lost", found.lost, "events", 0, note="by the audit of all of it")
 
 
-def _idle(found: Counted, deployments: Mapping[str, Deployment]) -> Iterator[Figure]:
+def _idle(found: Counted, deployments: Mapping[str, PricedPlane]) -> Iterator[Figure]:
     alarm = found.regimes["alarm"][1].usage
     for name, deployment in deployments.items():
         parts = idle(deployment, found.calls, alarm)

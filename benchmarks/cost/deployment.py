@@ -35,7 +35,7 @@ _CRON: Final = re.compile(r"cron\(\S+ (\S+) .*\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class PricedFunction:
     """A function: its name without project and environment, and its size."""
 
     name: str
@@ -55,7 +55,7 @@ class EventSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class PricedSchedule:
     """`function` is called with the JSON text `input`, `calls` times a month."""
 
     function: str
@@ -77,7 +77,7 @@ class Job:
     is_flexible: bool
 
 
-class Deployment:
+class PricedPlane:
     """The stacks of an environment. Names are without project and environment (`router-device`)."""
 
     def __init__(self, of: str | Environment) -> None:
@@ -120,10 +120,10 @@ class Deployment:
         made = {each.name: each.find("DefaultArguments", "--METRICS").split(",") for each in jobs}
         return sum(min(1.0, runs[name] / MONTH_H) * len(names) for name, names in made.items())
 
-    def _functions(self) -> Iterator[Function]:
+    def _functions(self) -> Iterator[PricedFunction]:
         for each in self.of("AWS::Lambda::Function"):
             traced = each.find("TracingConfig", "Mode") == "Active"
-            yield Function(self._name(each, "FunctionName"), each.find("MemorySize") or 128, traced)
+            yield PricedFunction(self._name(each, "FunctionName"), each.find("MemorySize") or 128, traced)
 
     def _mappings(self) -> Iterator[EventSource]:
         for each in self.of("AWS::Lambda::EventSourceMapping"):
@@ -136,13 +136,13 @@ class Deployment:
                     each.find("ScalingConfig", "MaximumConcurrency") or 1_000,
                 )
 
-    def _schedules(self) -> Iterator[Schedule]:
+    def _schedules(self) -> Iterator[PricedSchedule]:
         for each in self.of("AWS::Scheduler::Schedule", "AWS::Events::Rule"):
             expression = each.find("ScheduleExpression")
             if expression and each.find("State") in (None, "ENABLED"):
                 for target in each.find("Targets") or [each.find("Target")]:
                     function = self._behind(each.stack, target["Arn"])
-                    yield Schedule(function, target.get("Input", "{}"), runs(expression))
+                    yield PricedSchedule(function, target.get("Input", "{}"), runs(expression))
 
     def _jobs(self) -> Iterator[Job]:
         starts: Counter[str] = Counter()

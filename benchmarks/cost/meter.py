@@ -11,7 +11,7 @@ from typing import Any, Final
 from benchmarks.cost.prices import SQS_BYTES, Units, chunks
 from eventplane.downlink.table import INDEX_SORT_KEY, PARTITION_KEY, SORT_KEY
 from local.aws_requests import item_bytes
-from local.proxy import Answer, Call, Proxy
+from local.proxy import CallProxy, ProxyAnswer, ProxyCall
 
 DYNAMODB: Final = "DynamoDB_20120810."
 """What the name of an action of DynamoDB begins with."""
@@ -84,7 +84,7 @@ def _is_refused(answer: Mapping[str, Any]) -> bool:
     return "ConditionalCheckFailed" in answer.get("__type", "")
 
 
-class Meter(Proxy):
+class Meter(CallProxy):
     """Counts the calls that go to `url`, its own address, while in its `with` block; `upstream` answers them.
 
     `calls` counts them by action, `units` what they are billed as. A request of SQS counts by the larger of
@@ -101,7 +101,7 @@ class Meter(Proxy):
         self._lock = threading.Lock()
         self._dynamodb = DynamoDbUnits()
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ProxyCall) -> ProxyAnswer:
         """Pass the call on and count it."""
         answer = self.forward(call)
         with self._lock:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cloud.plane import PREFIX, Invocations, invocations
-from benchmarks.cost.deployment import Deployment, Function
+from benchmarks.cost.deployment import PricedFunction, PricedPlane
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.months import Series
 from benchmarks.cost.prices import IOT_BYTES, SQS_BYTES, Units, chunks
@@ -34,7 +34,7 @@ _SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MeteredBatch:
     """Messages that one invocation got, their bytes, and how many of them it has done."""
 
     function: str
@@ -58,7 +58,7 @@ class MeteredPlane:
     Sizes and prices are those of `production`.
     """
 
-    def __init__(self, plane: Plane, production: Deployment, meter: Meter, log: Path) -> None:
+    def __init__(self, plane: Plane, production: PricedPlane, meter: Meter, log: Path) -> None:
         self.plane = plane
         self.production = production
         self.meter = meter
@@ -91,10 +91,10 @@ class MeteredPlane:
         calls.subtract(mark.calls)
         return calls
 
-    def batches(self, mark: Mark, frame: int) -> list[Batch]:
+    def batches(self, mark: Mark, frame: int) -> list[MeteredBatch]:
         """The batches of the emulator's event source mappings since `mark`, of `frame` bytes a message."""
         return [
-            Batch(function, number, number * frame, number)
+            MeteredBatch(function, number, number * frame, number)
             for function, number in _batches(self.log)[mark.batches :]
         ]
 
@@ -132,7 +132,7 @@ def way_in(payloads: Iterable[bytes]) -> Units:
     return units
 
 
-def polled(batches: Sequence[Batch]) -> Units:
+def polled(batches: Sequence[MeteredBatch]) -> Units:
     """Receiving and deleting the messages of `batches`."""
     units = Units()
     for each in batches:
@@ -142,7 +142,7 @@ def polled(batches: Sequence[Batch]) -> Units:
     return units
 
 
-def compute(invoked: Mapping[str, Invocations], functions: Mapping[str, Function]) -> Units:
+def compute(invoked: Mapping[str, Invocations], functions: Mapping[str, PricedFunction]) -> Units:
     """Requests and GB-seconds, with the memory that each of the `functions` has."""
     units = Units()
     for name, each in invoked.items():

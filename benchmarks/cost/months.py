@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cost.deployment import MONTH_H, MONTH_MIN, MONTH_S, Deployment
+from benchmarks.cost.deployment import MONTH_H, MONTH_MIN, MONTH_S, PricedPlane
 from benchmarks.cost.prices import Units, scaled
 from eventplane.ledger import TAP
 
@@ -45,14 +45,14 @@ Series = frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class StorageUsage:
     """Units that one call or event uses, and the metrics that it gives values."""
 
     units: Units
     series: Series
 
 
-def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> dict[str, Units]:
+def idle(deployment: PricedPlane, calls: Mapping[Key, StorageUsage], alarm: StorageUsage) -> dict[str, Units]:
     """Units a month, by purpose. `calls` are of scheduled functions, `alarm` is an urgent event's usage."""
     canaries = sum(each.calls for each in deployment.schedules if each.key == CANARY)
     hours: dict[tuple[str, ...], float] = {}
@@ -78,7 +78,7 @@ def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> di
     }
 
 
-def jobs(deployment: Deployment) -> Units:
+def jobs(deployment: PricedPlane) -> Units:
     """Return the cost of the jobs on the archive in a month in which they find next to nothing."""
     units = Units()
     for each in deployment.jobs:
@@ -87,7 +87,7 @@ def jobs(deployment: Deployment) -> Units:
     return units
 
 
-def _scheduled(deployment: Deployment, calls: Mapping[Key, Usage]) -> Units:
+def _scheduled(deployment: PricedPlane, calls: Mapping[Key, StorageUsage]) -> Units:
     units = Units()
     by_function: Counter[str] = Counter()
     for each in deployment.schedules:
@@ -122,14 +122,14 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBytes:
     """Objects and their bytes, by folder of the archive."""
 
     objects: Mapping[str, float]
     bytes: Mapping[str, float]
 
 
-def requests(written: Written, reads: Reads, deployment: Deployment) -> Units:
+def requests(written: WrittenBytes, reads: Reads, deployment: PricedPlane) -> Units:
     """Requests to S3 that jobs make for what was `written`, until it is deleted."""
     units = Units()
     for folder, number in written.objects.items():
@@ -139,14 +139,14 @@ def requests(written: Written, reads: Reads, deployment: Deployment) -> Units:
     return units
 
 
-def storage(written: Written, reads: Reads, deployment: Deployment) -> Units:
+def storage(written: WrittenBytes, reads: Reads, deployment: PricedPlane) -> Units:
     """GB and months that what was `written` lies in the archive, raw, as old version and compacted."""
     kept = deployment.environment.retention
     months = kept.raw_days + kept.replaced_days + reads.compacted_bytes * kept.compacted_days
     return Counter({"s3_gb_month": sum(written.bytes.values()) / _GB * months / _DAYS})
 
 
-def _audits(deployment: Deployment, folder: str) -> float:
+def _audits(deployment: PricedPlane, folder: str) -> float:
     """How many runs of audits read an object, which is written at any hour of a day.
 
     The nightly audit of a day reads what was written on it and what has come since midnight; the audit of the

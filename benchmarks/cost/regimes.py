@@ -8,7 +8,7 @@ from itertools import count
 from time import sleep
 from typing import Final
 
-from benchmarks.cloud.plane import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, Device, event
+from benchmarks.cloud.plane import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, BenchDevice, event
 from eventplane.batch_writer import pack_texts
 
 BATCH: Final = 250
@@ -49,7 +49,7 @@ class Regime:
             size = min(self.batch, self.events - sent)
             yield pack_texts(event(f"{self.name}{next(_NUMBERS)}", self.type) for _ in range(size))
 
-    def play(self, device: Device, *, at_once: bool) -> list[bytes]:
+    def play(self, device: BenchDevice, *, at_once: bool) -> list[bytes]:
         """Publish all, `at_once` or at its pace, and return what was published."""
         published = []
         for payload in self.payloads():

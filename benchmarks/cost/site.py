@@ -14,13 +14,13 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cloud.plane import PREFIX, Device, Invocations, Readers
-from benchmarks.cost.deployment import Deployment, EventSource
+from benchmarks.cloud.plane import PREFIX, BenchDevice, Invocations, Readers
+from benchmarks.cost.deployment import EventSource, PricedPlane
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.metered import (
     RECEIVED,
-    Batch,
     Mark,
+    MeteredBatch,
     MeteredPlane,
     compute,
     frame_bytes,
@@ -29,7 +29,7 @@ from benchmarks.cost.metered import (
     series,
     way_in,
 )
-from benchmarks.cost.months import Key, Usage, Written, traces
+from benchmarks.cost.months import Key, StorageUsage, WrittenBytes, traces
 from benchmarks.cost.prices import Units, scaled
 from benchmarks.cost.regimes import Regime
 from eventplane.archive_layout import compacted_folders
@@ -54,16 +54,16 @@ class Observed:
     """
 
     units: dict[str, Units]
-    written: Written
+    written: WrittenBytes
     fill: float
-    usage: Usage
+    usage: StorageUsage
 
 
 class Site(MeteredPlane):
     """The plane of a run; `meter` is in the functions' calls, `consumers` in those of who reads."""
 
     def __init__(
-        self, plane: Plane, production: Deployment, meter: Meter, consumers: Meter, log: Path
+        self, plane: Plane, production: PricedPlane, meter: Meter, consumers: Meter, log: Path
     ) -> None:
         super().__init__(plane, production, meter, log)
         self._consumers = consumers
@@ -86,7 +86,7 @@ class Site(MeteredPlane):
                     self._lambda.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
                 self._played[queue] = source
 
-    def run(self, regime: Regime, device: Device) -> Observed:
+    def run(self, regime: Regime, device: BenchDevice) -> Observed:
         """Play `regime`, and count what the plane, its consumers and what watches it use."""
         cloud = self.plane.cloud
         log, objects = log_bytes(cloud), self._objects()
@@ -109,10 +109,10 @@ class Site(MeteredPlane):
         watching["xray_trace"] = self._traces(used, regime.seconds)
         groups = {"plane": plane, "consumers": self._consumers.take(), "watching": watching}
         each = {name: scaled(units, 1 / regime.events) for name, units in groups.items()}
-        usage = Usage(each["plane"] + each["watching"], series(cloud, used))
+        usage = StorageUsage(each["plane"] + each["watching"], series(cloud, used))
         return Observed(each, self._written(objects, regime.events), len(payloads) / routed, usage)
 
-    def scheduled(self, deployments: Iterable[Deployment]) -> dict[Key, Usage]:
+    def scheduled(self, deployments: Iterable[PricedPlane]) -> dict[Key, StorageUsage]:
         """Return the use of scheduled functions of `deployments`, each called warm, as its schedule does."""
         keys = {each.key for of in deployments for each in of.schedules}
         return {key: self._call(*key) for key in sorted(keys)}
@@ -124,7 +124,7 @@ class Site(MeteredPlane):
                 body = self._s3.get_object(Bucket=self._bucket, Key=each["Key"])["Body"]
                 yield each["Key"], body.read()
 
-    def _call(self, function: str, payload: str) -> Usage:
+    def _call(self, function: str, payload: str) -> StorageUsage:
         self.meter_calls(function)
         self.invoke(function, payload)
         log = log_bytes(self.plane.cloud)
@@ -133,9 +133,9 @@ class Site(MeteredPlane):
         used = {function: self.invoked(mark)[function]}
         units = self.meter.take() + compute(used, self.production.functions)
         units["log_gb"] = (log_bytes(self.plane.cloud) - log) / 1e9
-        return Usage(units, series(self.plane.cloud, used))
+        return StorageUsage(units, series(self.plane.cloud, used))
 
-    def _drained(self, queue: str, messages: int | None, per_s: float) -> list[Batch]:
+    def _drained(self, queue: str, messages: int | None, per_s: float) -> list[MeteredBatch]:
         """What production makes of the messages of `queue`, if its mapping is ours; waits for so many."""
         source = self._played.get(queue)
         if source is None:
@@ -151,17 +151,17 @@ class Site(MeteredPlane):
         self.wait(is_done, f"{messages} messages of {queue}")
         return found
 
-    def _settled(self, source: EventSource, mark: Mark, payloads: list[bytes]) -> list[Batch]:
+    def _settled(self, source: EventSource, mark: Mark, payloads: list[bytes]) -> list[MeteredBatch]:
         """The batches since `mark` of the emulator's own mapping, once it has worked on every publish."""
         frame = sum(map(frame_bytes, payloads)) // len(payloads)
 
-        def batches() -> list[Batch]:
+        def batches() -> list[MeteredBatch]:
             return [each for each in self.batches(mark, frame) if each.function == source.function]
 
         self.wait(lambda: sum(each.taken for each in batches()) >= len(payloads), source.function)
         return batches()
 
-    def _drain(self, source: EventSource, messages_per_s: float) -> list[Batch]:
+    def _drain(self, source: EventSource, messages_per_s: float) -> list[MeteredBatch]:
         """Invoke the function with all messages, in batches as if so many came a second.
 
         Messages that the function gives back come again at once.
@@ -176,7 +176,7 @@ class Site(MeteredPlane):
             done = [each for each in batch if each["MessageId"] not in failed]
             self._settle(url, done, [each for each in batch if each["MessageId"] in failed])
             size = sum(len(each["Body"]) for each in batch)
-            found.append(Batch(source.function, len(batch), size, len(done)))
+            found.append(MeteredBatch(source.function, len(batch), size, len(done)))
         return found
 
     def _received(self, url: str, most: int) -> Iterator[Messages]:
@@ -213,7 +213,7 @@ class Site(MeteredPlane):
         functions = self.production.functions
         return sum(traces(each.number, seconds) for name, each in used.items() if functions[name].is_traced)
 
-    def _written(self, before: dict[str, int], events: int) -> Written:
+    def _written(self, before: dict[str, int], events: int) -> WrittenBytes:
         objects: Counter[str] = Counter()
         size: Counter[str] = Counter()
         for name, length in self._objects().items():
@@ -221,7 +221,7 @@ class Site(MeteredPlane):
                 folder = name.partition("/")[0]
                 objects[folder] += 1
                 size[folder] += length
-        return Written(scaled(objects, 1 / events), scaled(size, 1 / events))
+        return WrittenBytes(scaled(objects, 1 / events), scaled(size, 1 / events))
 
     def _objects(self) -> dict[str, int]:
         return {

@@ -14,9 +14,9 @@ from time import monotonic_ns, sleep
 from typing import Final
 
 from benchmarks.cloud.plane import deployed_plane
-from benchmarks.cost.deployment import Deployment
+from benchmarks.cost.deployment import PricedPlane
 from benchmarks.cost.prices import dollars, listed, scaled
-from benchmarks.downlink.site import DownlinkMeter, Site, Update, Used
+from benchmarks.downlink.site import DownlinkMeter, DownlinkSite, Update, Used
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
 from tests.integration.downlink import Home, running_home
@@ -41,11 +41,11 @@ _VERSIONS = count(1)
 
 def updates(options: Namespace) -> Iterator[Figure]:
     """Measure all with `options.homes` forwarders below one plane."""
-    production = Deployment("prod")
+    production = PricedPlane("prod")
     with ExitStack() as stack:
         run = stack.enter_context(deployed_plane())
         meter = stack.enter_context(DownlinkMeter(run.plane.cloud.url))
-        site = Site(run.plane, production, meter, run.log)
+        site = DownlinkSite(run.plane, production, meter, run.log)
         homes: list[Home] = []
         for name in (f"bench-{number}" for number in range(options.homes)):
             run.plane.register(name)
@@ -58,7 +58,7 @@ def updates(options: Namespace) -> Iterator[Figure]:
         yield from coalescing(site, homes[0], options.seconds)
 
 
-def burst(site: Site, homes: Sequence[Home], updates: int) -> list[Figure]:
+def burst(site: DownlinkSite, homes: Sequence[Home], updates: int) -> list[Figure]:
     """Send as fast as it goes, each update to a key of its own: nothing can be coalesced."""
     mark = site.mark()
     wanted = _new_keys(homes, updates)
@@ -70,7 +70,7 @@ def burst(site: Site, homes: Sequence[Home], updates: int) -> list[Figure]:
     return [rate, *_bill("burst", site.used(mark), updates, note)]
 
 
-def single(site: Site, homes: Sequence[Home], probes: int) -> list[Figure]:
+def single(site: DownlinkSite, homes: Sequence[Home], probes: int) -> list[Figure]:
     """One update after the other, at a pace that leaves no queue."""
     mark = site.mark()
     wanted = _new_keys(homes, probes)
@@ -87,7 +87,7 @@ def single(site: Site, homes: Sequence[Home], probes: int) -> list[Figure]:
     ]
 
 
-def coalescing(site: Site, home: Home, seconds: float) -> list[Figure]:
+def coalescing(site: DownlinkSite, home: Home, seconds: float) -> list[Figure]:
     """Many updates to one key, while its device is there and while it is away."""
     mark = site.mark()
     wanted = list(_paced(site, home, seconds))
@@ -114,7 +114,7 @@ def coalescing(site: Site, home: Home, seconds: float) -> list[Figure]:
     ]
 
 
-def _paced(site: Site, home: Home, seconds: float) -> Iterator[Update]:
+def _paced(site: DownlinkSite, home: Home, seconds: float) -> Iterator[Update]:
     """One key's updates, sent at their pace."""
     key = f"threshold/bench/{next(_KEYS)}"
     for _ in range(round(seconds * ONE_KEY_PER_S)):

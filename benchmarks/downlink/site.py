@@ -11,9 +11,9 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
 
-from benchmarks.cost.deployment import Deployment
+from benchmarks.cost.deployment import PricedPlane
 from benchmarks.cost.meter import DYNAMODB, PUBLISH, Meter
-from benchmarks.cost.metered import Batch, Mark, MeteredPlane, compute, polled, way_in
+from benchmarks.cost.metered import Mark, MeteredBatch, MeteredPlane, compute, polled, way_in
 from benchmarks.cost.prices import Units
 from eventplane.contract import Downlink
 from eventplane.downlink.table import sort_key
@@ -109,12 +109,12 @@ class Used:
     requests: Counter[str]
 
 
-class Site(MeteredPlane):
+class DownlinkSite(MeteredPlane):
     """The plane of a run, and homes below it with a real forwarder each."""
 
     meter: DownlinkMeter
 
-    def __init__(self, plane: Plane, production: Deployment, meter: DownlinkMeter, log: Path) -> None:
+    def __init__(self, plane: Plane, production: PricedPlane, meter: DownlinkMeter, log: Path) -> None:
         super().__init__(plane, production, meter, log)
         self._sqs = plane.cloud.client("sqs")
         self._outbox = plane.outputs["CarersOutboxUrl"]
@@ -189,10 +189,10 @@ class Site(MeteredPlane):
         found = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_WAITING))["Attributes"]
         return not any(int(found[each]) for each in _WAITING)
 
-    def _metered(self, mark: Mark) -> list[Batch]:
+    def _metered(self, mark: Mark) -> list[MeteredBatch]:
         return [each for each in self.batches(mark, _MESSAGE_BYTES) if each.function in METERED]
 
 
-def _messages(batches: Sequence[Batch], functions: Sequence[str]) -> int:
+def _messages(batches: Sequence[MeteredBatch], functions: Sequence[str]) -> int:
     """How many of them `functions` had."""
     return sum(each.messages for each in batches if each.function in functions)

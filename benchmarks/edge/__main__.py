@@ -15,10 +15,10 @@ from statistics import median
 from benchmarks.edge import attacks
 from benchmarks.edge.parts import (
     ALARM_TOPIC,
+    BenchPublisher,
     Contender,
-    Publisher,
+    EdgeSite,
     SinkProcess,
-    Site,
     fill,
     send_paced,
     site,
@@ -45,7 +45,7 @@ UNTHROTTLED = "publishes_per_s = 1000\nbytes_per_s = 1073741824\n"
 BRIDGE = "Mosquitto's bridge"
 
 
-def drain(site: Site) -> list[Figure]:
+def drain(site: EdgeSite) -> list[Figure]:
     """Drain a backlog as fast as possible."""
     runs = [
         (*_drain_forwarder(site, f"forwarder-{repeat}"), *_drain_bridge(site, f"bridge-{repeat}"))
@@ -67,7 +67,7 @@ def _beside(
     return Figure(name, median(ours), unit, aim, None, BRIDGE, median(theirs), note)
 
 
-def quota(site: Site) -> list[Figure]:
+def quota(site: EdgeSite) -> list[Figure]:
     """Drain a backlog within IoT Core's quotas: 100 publishes/s and 512 KiB/s."""
     spool = fill(site.directory / "quota" / "spool.db", EVENTS, REALISTIC)
     with SinkProcess(site, EVENTS, quota=True) as sink:
@@ -75,7 +75,7 @@ def quota(site: Site) -> list[Figure]:
         found = sink.report()
     contender.child.stop()
     bridge = start_bridge(site, "quota-bridge")
-    with Publisher(bridge.port) as publisher:
+    with BenchPublisher(bridge.port) as publisher:
         publisher.send_all(events(range(EVENTS), REALISTIC))
     with SinkProcess(site, EVENTS, quota=True) as sink:
         sink.until_connected()
@@ -89,10 +89,10 @@ def quota(site: Site) -> list[Figure]:
     return [_beside("drain_under_quota", [took_s], "s", [EVENTS / rate], note, 12.0)]
 
 
-def flow(site: Site) -> list[Figure]:
+def flow(site: EdgeSite) -> list[Figure]:
     """Forward events that arrive in bulk: throughput, CPU, and bytes written."""
     contender = start_forwarder(site, "flow", settings=UNTHROTTLED)
-    with SinkProcess(site, EVENTS) as sink, Publisher(contender.port) as publisher:
+    with SinkProcess(site, EVENTS) as sink, BenchPublisher(contender.port) as publisher:
         written, used = written_bytes(contender.pid), cpu_s(contender.pid)
         began = time.monotonic()
         publisher.send_all(events(range(EVENTS), SIZE))
@@ -110,7 +110,7 @@ def flow(site: Site) -> list[Figure]:
     ]
 
 
-def latency(site: Site) -> list[Figure]:
+def latency(site: EdgeSite) -> list[Figure]:
     """Measure from a service's publish to the cloud, at 1 and at 100 events a second."""
     figures = []
     for rate, count in ((1, 20), (100, 1_000)):
@@ -121,7 +121,7 @@ def latency(site: Site) -> list[Figure]:
     return figures
 
 
-def home(site: Site) -> list[Figure]:
+def home(site: EdgeSite) -> list[Figure]:
     """Measure the CPU of the forwarder and of its broker at a busy home's rate."""
     runs = [
         (
@@ -136,13 +136,13 @@ def home(site: Site) -> list[Figure]:
     return [_beside("cpu_at_500_per_s", ours, "ms/1000", theirs, note, 400.0)]
 
 
-def urgent(site: Site) -> list[Figure]:
+def urgent(site: EdgeSite) -> list[Figure]:
     """Send alarms while 100,000 readings drain under the quota."""
     spool = fill(site.directory / "urgent" / "spool.db", EVENTS, REALISTIC, first=EVENTS)
     alarms = 40
     with SinkProcess(site, EVENTS + alarms, quota=True) as sink:
         contender = start_forwarder(site, "urgent", spool=spool)
-        with Publisher(contender.port) as publisher:
+        with BenchPublisher(contender.port) as publisher:
             send_paced(publisher, 10, alarms, ALARM, ALARM_TOPIC)
         found = sink.so_far()
     contender.child.stop()
@@ -151,11 +151,11 @@ def urgent(site: Site) -> list[Figure]:
     return list(percentiles("urgent_behind_backlog_{}", waits, "ms", note))
 
 
-def memory(site: Site) -> list[Figure]:
+def memory(site: EdgeSite) -> list[Figure]:
     """Measure resident memory: idle with TLS, and with a million pending events."""
     with SinkProcess(site, 2) as sink:
         idle = start_forwarder(site, "idle")
-        with Publisher(idle.port) as publisher:
+        with BenchPublisher(idle.port) as publisher:
             publisher.send(event(0, SIZE))
             publisher.send(event(1, SIZE))
         sink.report()
@@ -177,20 +177,20 @@ def memory(site: Site) -> list[Figure]:
     ]
 
 
-def _drain_forwarder(site: Site, name: str) -> tuple[float, float]:
+def _drain_forwarder(site: EdgeSite, name: str) -> tuple[float, float]:
     spool = fill(site.directory / name / "spool.db", EVENTS, SIZE)
     contender = start_forwarder(site, name, spool=spool, settings=UNTHROTTLED)
     return _drained(site, contender)
 
 
-def _drain_bridge(site: Site, name: str) -> tuple[float, float]:
+def _drain_bridge(site: EdgeSite, name: str) -> tuple[float, float]:
     contender = start_bridge(site, name)
-    with Publisher(contender.port) as publisher:
+    with BenchPublisher(contender.port) as publisher:
         publisher.send_all(events(range(EVENTS), SIZE))
     return _drained(site, contender)
 
 
-def _drained(site: Site, contender: Contender) -> tuple[float, float]:
+def _drained(site: EdgeSite, contender: Contender) -> tuple[float, float]:
     """Return events a second, and CPU milliseconds per 1,000 events."""
     used = cpu_s(contender.pid)
     with SinkProcess(site, EVENTS) as sink:
@@ -200,10 +200,10 @@ def _drained(site: Site, contender: Contender) -> tuple[float, float]:
     return EVENTS / ((found["last_ns"] - found["first_ns"]) / 1e9), used * 1e6 / EVENTS
 
 
-def _cpu_at_a_rate(site: Site, contender: Contender) -> tuple[float, float]:
+def _cpu_at_a_rate(site: EdgeSite, contender: Contender) -> tuple[float, float]:
     """Return CPU milliseconds per 1,000 events of the process, and of its broker if that is another."""
     pids = [contender.pid, *([contender.broker.pid or 0] if contender.broker else [])]
-    with SinkProcess(site, HOME_EVENTS) as sink, Publisher(contender.port) as publisher:
+    with SinkProcess(site, HOME_EVENTS) as sink, BenchPublisher(contender.port) as publisher:
         sink.until_connected()
         before = [cpu_s(each) for each in pids]
         for number in paced(HOME_PER_S, HOME_EVENTS):
@@ -216,8 +216,8 @@ def _cpu_at_a_rate(site: Site, contender: Contender) -> tuple[float, float]:
     return used[0], sum(used[1:])
 
 
-def _latencies(site: Site, contender: Contender, rate: int, count: int, type: str) -> list[float]:
-    with SinkProcess(site, count) as sink, Publisher(contender.port) as publisher:
+def _latencies(site: EdgeSite, contender: Contender, rate: int, count: int, type: str) -> list[float]:
+    with SinkProcess(site, count) as sink, BenchPublisher(contender.port) as publisher:
         sink.until_connected()
         send_paced(publisher, rate, count, type, ALARM_TOPIC)
         found = sink.report()
@@ -225,7 +225,7 @@ def _latencies(site: Site, contender: Contender, rate: int, count: int, type: st
     return [(at - number) / 1e6 for at, numbers in found["arrivals"] for number in numbers]
 
 
-def _at_a_site(part: Callable[[Site], list[Figure]], _: Namespace) -> list[Figure]:
+def _at_a_site(part: Callable[[EdgeSite], list[Figure]], _: Namespace) -> list[Figure]:
     with site() as here:
         return part(here)
 

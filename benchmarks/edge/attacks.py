@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks.edge.parts import (
     ALARM_TOPIC,
+    BenchPublisher,
     Contender,
-    Publisher,
+    EdgeSite,
     SinkProcess,
-    Site,
     send_paced,
     start_forwarder,
 )
@@ -51,7 +51,7 @@ QUEUED = 60_000
 _PROBE_S = 0.2
 
 
-def flood(site: Site) -> list[Figure]:
+def flood(site: EdgeSite) -> list[Figure]:
     """A QoS 0 flood of a service that sends nothing urgent, and of one that may."""
     return [
         *_flood(site, "flood", NEIGHBOUR, MOVEMENT),
@@ -59,7 +59,7 @@ def flood(site: Site) -> list[Figure]:
     ]
 
 
-def queued(site: Site) -> list[Figure]:
+def queued(site: EdgeSite) -> list[Figure]:
     """60,000 events at QoS 1 of either service that wait in the home's broker when the forwarder returns."""
     return [
         *_queued(site, "queued", NEIGHBOUR, MOVEMENT),
@@ -67,7 +67,7 @@ def queued(site: Site) -> list[Figure]:
     ]
 
 
-class Watch(Background):
+class LoadWatch(Background):
     """Follows the forwarder's peak of resident memory, and starts it again after its end, as systemd does."""
 
     def __init__(self, contender: Contender) -> None:
@@ -94,10 +94,10 @@ class Watch(Background):
             self._child.revive()
 
 
-def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
+def _flood(site: EdgeSite, name: str, topic: str, type: str) -> list[Figure]:
     with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
         contender.child.start()
-        with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink, Watch(contender) as watch:
+        with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink, LoadWatch(contender) as watch:
             sink.until_connected()
             with Worker(send_flood, contender.port, FLOOD_PER_S, topic, type) as load:
                 load.receive(bytes)  # it has begun
@@ -113,12 +113,12 @@ def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
         ]
 
 
-def _queued(site: Site, name: str, topic: str, type: str) -> list[Figure]:
+def _queued(site: EdgeSite, name: str, topic: str, type: str) -> list[Figure]:
     with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
         _queue(contender, range(QUEUED), topic, type)
         with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink:
             contender.child.launch()
-            with Watch(contender) as watch:
+            with LoadWatch(contender) as watch:
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
         contender.child.stop()
@@ -133,10 +133,13 @@ def _queued(site: Site, name: str, topic: str, type: str) -> list[Figure]:
 
 
 @contextmanager
-def _forwarder(site: Site, name: str, limit: ControlGroup) -> Iterator[Contender]:
+def _forwarder(site: EdgeSite, name: str, limit: ControlGroup) -> Iterator[Contender]:
     """Return a stopped forwarder whose sessions the home's broker knows: an alarm has gone through both."""
     contender = start_forwarder(site, name, limit=limit)
-    with SinkProcess(site, 1, sent_after=time.monotonic_ns()) as sink, Publisher(contender.port) as publisher:
+    with (
+        SinkProcess(site, 1, sent_after=time.monotonic_ns()) as sink,
+        BenchPublisher(contender.port) as publisher,
+    ):
         while not sink.has_ended:
             send_paced(publisher, 1 / _PROBE_S, 1, ALARM, ALARM_TOPIC)
             time.sleep(_PROBE_S)
@@ -148,12 +151,12 @@ def _forwarder(site: Site, name: str, limit: ControlGroup) -> Iterator[Contender
 
 
 def _queue(contender: Contender, numbers: range, topic: str, type: str) -> None:
-    with Publisher(contender.port) as publisher:
+    with BenchPublisher(contender.port) as publisher:
         publisher.send_all(events(numbers, REALISTIC, type), topic)
 
 
 def _send_alarms(contender: Contender) -> None:
-    with Publisher(contender.port) as publisher:
+    with BenchPublisher(contender.port) as publisher:
         send_paced(publisher, ALARMS_PER_S, ALARMS, ALARM, ALARM_TOPIC)
 
 
@@ -187,7 +190,7 @@ def _stop_figure(name: str, seconds: float) -> Figure:
     return Figure(f"{name}_stop", seconds, "s", AIM_STOP_S, note=note)
 
 
-def _rss_figure(name: str, watch: Watch, limit: ControlGroup) -> Figure:
+def _rss_figure(name: str, watch: LoadWatch, limit: ControlGroup) -> Figure:
     group = "without a memory limit, which this machine does not allow"
     if limit.applies:
         group = f"in a memory cgroup of {LIMIT_MIB} MiB, killed {limit.kills} times"

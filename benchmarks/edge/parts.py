@@ -46,7 +46,7 @@ _PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
-class Site:
+class EdgeSite:
     """One run: its directory, children, certificates, the cloud's port, and the device's program."""
 
     supervisor: Supervisor
@@ -56,23 +56,23 @@ class Site:
     program: tuple[str, ...]
 
     @classmethod
-    def create(cls, supervisor: Supervisor, directory: Path, without: Collection[str] = ()) -> Site:
+    def create(cls, supervisor: Supervisor, directory: Path, without: Collection[str] = ()) -> EdgeSite:
         directory.mkdir(parents=True)
         authority = Authority(directory / "certificates")
         return cls(supervisor, directory, authority, free_port(), _device_program(directory, without))
 
 
 @contextmanager
-def site(without: Collection[str] = ()) -> Iterator[Site]:
+def site(without: Collection[str] = ()) -> Iterator[EdgeSite]:
     """Yield a site of its own, whose device lacks the parts `without`."""
     with scratch() as (directory, supervisor):
-        yield Site.create(supervisor, directory / "site", without)
+        yield EdgeSite.create(supervisor, directory / "site", without)
 
 
 class SinkProcess(Worker):
     """The cloud's broker, in a process of its own, until `report`. Use it in a `with` block."""
 
-    def __init__(self, site: Site, expect: int, *, quota: bool = False, sent_after: int = 0) -> None:
+    def __init__(self, site: EdgeSite, expect: int, *, quota: bool = False, sent_after: int = 0) -> None:
         server = site.authority.issue("cloud")
         tls = TlsFiles(site.authority.ca, server.certificate, server.key)
         super().__init__(serve, site.port, tls, (expect, quota, sent_after))
@@ -91,7 +91,7 @@ class SinkProcess(Worker):
         self.receive(bytes)
 
 
-class Publisher:
+class BenchPublisher:
     """A service on the device that publishes as fast as the broker takes it, `_WINDOW` in flight."""
 
     def __init__(self, port: int, client_id: str = "benchmark") -> None:
@@ -103,7 +103,7 @@ class Publisher:
         self._socket.sendall(wire.connect(client_id))
         self._receive()
 
-    def __enter__(self) -> Publisher:
+    def __enter__(self) -> BenchPublisher:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +158,7 @@ class Contender:
 
 
 def start_forwarder(
-    site: Site,
+    site: EdgeSite,
     name: str,
     *,
     spool: Path | None = None,
@@ -206,7 +206,7 @@ def _device_program(directory: Path, without: Collection[str]) -> tuple[str, ...
     return python, "-I", "-S", str(artifact)
 
 
-def start_bridge(site: Site, name: str) -> Contender:
+def start_bridge(site: EdgeSite, name: str) -> Contender:
     """Start a home's Mosquitto that forwards its outboxes to the cloud by its own bridge."""
     directory = site.directory / name
     directory.mkdir(parents=True)
@@ -246,7 +246,7 @@ def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -
     return StoredEvent(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)
 
 
-def send_paced(publisher: Publisher, rate: float, count: int, type: str, topic: str) -> None:
+def send_paced(publisher: BenchPublisher, rate: float, count: int, type: str, topic: str) -> None:
     """Publish `count` events at `rate` a second; their id is the time of sending."""
     for _ in paced(rate, count):
         publisher.send(event(time.monotonic_ns(), REALISTIC, type), topic)

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.power.disk import KEPT, Call, Disk, Print, record
+from benchmarks.power.disk import KEPT, Call, Print, TracedDisk, record
 from benchmarks.power.workload import NAME, state
 from edge.errors import SpoolError
 from edge.spool import Spool
@@ -59,7 +59,7 @@ def cut_everywhere(calls: Sequence[Call], cuts: int, seed: int) -> Findings:
 def leftovers(calls: Sequence[Call], cuts: int, seed: int) -> Iterator[tuple[int, str, Path]]:
     """For each cut how many calls were made, what was kept, and the spool in a directory as it is left."""
     random = Random(seed)
-    disk, after = Disk(), 0
+    disk, after = TracedDisk(), 0
     with in_memory() as scratch:
         for place in sorted(random.choices(range(len(calls) + 1), k=cuts)):
             for call in calls[after:place]:

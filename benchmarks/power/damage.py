@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.power.cuts import in_memory
-from benchmarks.power.snapshots import BLOCK_BYTES, STILL, Snapshot, Stored, snapshots
+from benchmarks.power.snapshots import BLOCK_BYTES, STILL, DiskSnapshot, SnapshotEvent, snapshots
 from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, NAME, RANKS, state
 from edge.errors import SpoolCorruptError
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Spool, SpoolOrigin, StoredEvent
@@ -39,7 +39,7 @@ _Files = dict[str, bytearray]
 
 
 @dataclass(slots=True)
-class Outcome:
+class DamageOutcome:
     """The outcome of one damage: how many events are `lost`, and were `reported` at most (None: unknown).
 
     `fault`: what must not happen, with its kind before it.
@@ -60,7 +60,7 @@ class DamageFindings:
     reported: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def count(self, kind: str, seed: int, what: str, outcome: Outcome) -> None:
+    def count(self, kind: str, seed: int, what: str, outcome: DamageOutcome) -> None:
         """Add the outcome of a damage of `kind`; `what` describes it."""
         self.counts[kind, "damages"] += 1
         if outcome.fault:
@@ -94,7 +94,7 @@ def kind_of(seed: int) -> str:
 def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
     """Damage a spool for each of `seeds`, which alone determine where, how, and of which workload."""
     findings = DamageFindings()
-    spool, taken = -1, list[Snapshot]()
+    spool, taken = -1, list[DiskSnapshot]()
     with in_memory() as scratch:
         for seed in seeds:
             if seed // A_SPOOL != spool:
@@ -111,7 +111,7 @@ def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
     return findings
 
 
-def serve_damaged(snapshot: Snapshot, files: _Files, directory: Path, random: Random) -> Outcome:
+def serve_damaged(snapshot: DiskSnapshot, files: _Files, directory: Path, random: Random) -> DamageOutcome:
     """Serve the damaged `files` of a snapshot in the new `directory`."""
     directory.mkdir()
     for name, content in files.items():
@@ -124,9 +124,9 @@ def serve_damaged(snapshot: Snapshot, files: _Files, directory: Path, random: Ra
         service.run()
         return service.outcome()
     except _WrongError as error:
-        return Outcome((error.kind, str(error)))
+        return DamageOutcome((error.kind, str(error)))
     except Exception as error:  # noqa: BLE001 (whatever it is, the forwarder would not have started)
-        return Outcome(("failed", repr(error)))
+        return DamageOutcome(("failed", repr(error)))
 
 
 def _make_sparse(reserve: Path) -> None:
@@ -150,7 +150,7 @@ class _Service:
     recovery lowers them by SHIFT.
     """
 
-    def __init__(self, path: Path, snapshot: Snapshot, random: Random) -> None:
+    def __init__(self, path: Path, snapshot: DiskSnapshot, random: Random) -> None:
         self._path = path
         self._snapshot = snapshot
         self._random = random
@@ -173,7 +173,7 @@ class _Service:
         with Spool(self._path, STILL) as spool:
             self._check_served(spool)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> DamageOutcome:
         """Return what is lost. Raises `_WrongError` when it was not reported."""
         missing = sorted(self._expected.keys() - self._delivered, key=lambda each: each.sequence)
         told = [origin for _, origin in self._origins if origin.kind == "recovered"]
@@ -194,7 +194,7 @@ class _Service:
         self._check_discards(told)
         self._check_states(told)
         self._check_earlier(told)
-        return Outcome(None, len(lost), most, len(self._epochs) > 1)
+        return DamageOutcome(None, len(lost), most, len(self._epochs) > 1)
 
     def _serve(self, spool: Spool) -> None:
         if spool.epoch != self._epochs[-1]:
@@ -236,7 +236,7 @@ class _Service:
         if self._texts.setdefault((depth, number), text) != text:
             raise _WrongError("invented", f"number {sequence} of {spool.epoch} is given to another event")
         _, rank = _REPORTS
-        self._stored[text] = Stored(number, rank, dict.fromkeys(to))
+        self._stored[text] = SnapshotEvent(number, rank, dict.fromkeys(to))
         event = StoredEvent(sequence, rank, text, dict.fromkeys(to), self._random.randbytes(KEY_BYTES))
         spool.commit(
             [event],
@@ -332,7 +332,7 @@ class _Service:
             raise _WrongError("silent", f"{earlier} was never reported, but {told}")
 
 
-def _flip(files: _Files, _snapshot: Snapshot, random: Random) -> str:
+def _flip(files: _Files, _snapshot: DiskSnapshot, random: Random) -> str:
     name, size = _choose(files, random)
     places = [random.randrange(size) for _ in range(random.choice((1, 1, 3, 10)))]
     for place in places:
@@ -340,13 +340,13 @@ def _flip(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     return f"{name} at {places}"
 
 
-def _zero(files: _Files, _snapshot: Snapshot, random: Random) -> str:
+def _zero(files: _Files, _snapshot: DiskSnapshot, random: Random) -> str:
     name, block, start = _block(files, random)
     _put(files[name], start, bytes(block))
     return f"{name}, {block} at {start}"
 
 
-def _swap(files: _Files, _snapshot: Snapshot, random: Random) -> str:
+def _swap(files: _Files, _snapshot: DiskSnapshot, random: Random) -> str:
     name, block, start = _block(files, random)
     other = random.randrange(-(-len(files[name]) // block)) * block
     one, two = bytes(files[name][start : start + block]), bytes(files[name][other : other + block])
@@ -355,7 +355,7 @@ def _swap(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     return f"{name}, {block} at {start} and {other}"
 
 
-def _truncate(files: _Files, _snapshot: Snapshot, random: Random) -> str:
+def _truncate(files: _Files, _snapshot: DiskSnapshot, random: Random) -> str:
     name, size = _choose(files, random)
     size = random.randrange(size)
     if random.random() < 0.5:
@@ -364,14 +364,14 @@ def _truncate(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     return f"{name} to {size}"
 
 
-def _repeat(files: _Files, _snapshot: Snapshot, random: Random) -> str:
+def _repeat(files: _Files, _snapshot: DiskSnapshot, random: Random) -> str:
     name, block, start = _block(files, random)
     other = random.randrange(-(-len(files[name]) // block)) * block
     _put(files[name], other, bytes(files[name][start : start + block]))
     return f"{name}, {block} from {start} at {other}"
 
 
-def _older(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _older(files: _Files, snapshot: DiskSnapshot, random: Random) -> str:
     """Some blocks are those of some commits ago: the disk has not kept a write."""
     places = [
         (name, block, start)
@@ -389,7 +389,7 @@ def _older(files: _Files, snapshot: Snapshot, random: Random) -> str:
     return f"{chosen}"
 
 
-def _beside(files: _Files, _snapshot: Snapshot, random: Random) -> str:
+def _beside(files: _Files, _snapshot: DiskSnapshot, random: Random) -> str:
     """Damage a file beside the database and its log, or one of those is gone, or one is there too many."""
     sides = sorted(files.keys() - _DATABASE)
     name = random.choice(
@@ -412,7 +412,7 @@ def _beside(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     return f"{name} {how}"
 
 
-def _two(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _two(files: _Files, snapshot: DiskSnapshot, random: Random) -> str:
     kinds = [_flip, _zero, _swap, _truncate, _repeat, _older, _beside]
     first, second = random.choice(kinds)(files, snapshot, random), random.choice(kinds)
     if not any(files.get(name) for name in _DATABASE):
@@ -420,7 +420,7 @@ def _two(files: _Files, snapshot: Snapshot, random: Random) -> str:
     return f"{first} and {second(files, snapshot, random)}"
 
 
-DAMAGES: dict[str, Callable[[_Files, Snapshot, Random], str]] = {
+DAMAGES: dict[str, Callable[[_Files, DiskSnapshot, Random], str]] = {
     "bit flips": _flip,
     "zeroed blocks": _zero,
     "swapped blocks": _swap,

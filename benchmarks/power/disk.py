@@ -176,7 +176,7 @@ _Change = Write | Truncate
 _Keep = Callable[[Random, list[_Change]], list[_Change]]
 
 
-class Disk:
+class TracedDisk:
     """Follows the calls; `cut` says what is left if the power goes now."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ _EVERYTHING = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class SnapshotEvent:
     """An event stored as `text`: `number` is its sequence in the snapshot's epoch."""
 
     number: int
@@ -38,7 +38,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DiskSnapshot:
     """The `files` of a spool by name, those of some commits before (`older`), and what is in them."""
 
     files: Mapping[str, bytes]
@@ -47,7 +47,7 @@ class Snapshot:
     epochs: tuple[str, ...]
     contents: Mapping[str, object]
     pending: Mapping[Delivery, PendingDelivery]
-    stored: Mapping[str, Stored]
+    stored: Mapping[str, SnapshotEvent]
     discards: frozenset[tuple[str, str, str, int, int]]
     held: Mapping[tuple[str, str], DeviceState]
     states: frozenset[DeviceState]
@@ -57,7 +57,7 @@ STILL: Final = SYSTEM._replace(uptime=lambda: Uptime("b" * 36, 1_000_000))
 """Has the same moment always, so that the files are the same each time."""
 
 
-def snapshots(directory: Path, seed: int) -> list[Snapshot]:
+def snapshots(directory: Path, seed: int) -> list[DiskSnapshot]:
     """Run the workload in the new `directory` and take snapshots of its spool."""
     random = Random(seed)
     path = directory / NAME
@@ -89,7 +89,7 @@ class _Camera:
         self._stored: dict[tuple[str, int], Any] = {}
         self._states: list[DeviceState] = []
         self._before: list[Mapping[str, bytes]] = []
-        self.taken: list[Snapshot] = []
+        self.taken: list[DiskSnapshot] = []
 
     def follow(self, workload: Workload) -> None:
         workload.stored, workload.states = self._stored, self._states
@@ -106,11 +106,11 @@ class _Camera:
         """Copy the files as the process leaves them when it is killed now."""
         self.taken.append(self._snapshot(**self._read(spool)))
 
-    def _snapshot(self, **contents: Any) -> Snapshot:
+    def _snapshot(self, **contents: Any) -> DiskSnapshot:
         files = read_files(self._path)
         older = self._random.choice(self._before[-_OLDER:]) if self._before else files
         self._before.append(files)
-        return Snapshot(files, older, **contents)
+        return DiskSnapshot(files, older, **contents)
 
     def _read(self, spool: Spool) -> dict[str, Any]:
         if spool.epoch not in self._epochs:
@@ -123,7 +123,7 @@ class _Camera:
             for each in spool.read(destination, rank, BEFORE_EVERYTHING, _EVERYTHING)
         ]
         stored = {
-            each.json: Stored(
+            each.json: SnapshotEvent(
                 sequence - SHIFT * (len(self._epochs) - 1 - self._epochs.index(epoch)),
                 each.rank,
                 dict(each.destinations),

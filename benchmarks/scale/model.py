@@ -85,7 +85,7 @@ def limit(quota: str, region: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Router:
+class RouterModel:
     """`servers` run at a time and take up to `batch` messages each.
 
     A batch takes `invocation_s`, and `event_s` more for each of its events. It starts when a server and a
@@ -109,7 +109,9 @@ class Simulated:
     p99_s: float
 
 
-def simulate(router: Router, messages_per_s: float, events: float = 1, messages: int = 50_000) -> Simulated:
+def simulate(
+    router: RouterModel, messages_per_s: float, events: float = 1, messages: int = 50_000
+) -> Simulated:
     """Simulate so many `messages` of so many `events` each, which arrive at random."""
     dice = random.Random(SEED)
     now = 0.0
@@ -137,7 +139,7 @@ def simulate(router: Router, messages_per_s: float, events: float = 1, messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class ArchiveModel:
     """The archive of a fleet: objects a day, and the time of its jobs.
 
     `compaction_s` and `audit_s` are the seconds that production's workers take for an hour, and for a day.
@@ -150,16 +152,16 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetModel:
     """So many devices in the trickle: an event a minute each, and its own reports. `usd` is a month's."""
 
     publishes_per_s: float
     routers: Simulated
-    archive: Archive
+    archive: ArchiveModel
     usd: float
 
 
-def fleet(measured: Measured, devices: int) -> Fleet:
+def fleet(measured: Measured, devices: int) -> FleetModel:
     """Simulate the routers of so many `devices`, and price what they do and what is idle besides."""
     rate = devices * PUBLISHES_PER_S
     routers = simulate(_router(measured), rate, events=GATHERED)
@@ -167,10 +169,10 @@ def fleet(measured: Measured, devices: int) -> Fleet:
     events = devices * DEVICE_EVENTS_PER_S * MONTH_S
     usd = events / 1e6 * measured["trickle_total"] + dollars({"iot_minute": devices * MONTH_S / 60})
     usd += devices * PRESENCE_USD
-    return Fleet(rate, routers, archive, usd + measured["idle_prod"] + archive.usd)
+    return FleetModel(rate, routers, archive, usd + measured["idle_prod"] + archive.usd)
 
 
-def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) -> Archive:
+def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) -> ArchiveModel:
     window, most = PRODUCTION["archive_window_s"], PRODUCTION["archive_batch_size"]
     # A writer of tap or ledger writes an object when it has waited, or has as many messages as it may.
     objects = 2 * DAY_S * max(1 / window, publishes_per_s / most)
@@ -180,7 +182,7 @@ def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) ->
     compacted = millions / 24 * measured["audit_largest_compaction"] / _DPU_CORES
     months = MONTH_DAYS / 3600
     dpu = _AUDITS_A_DAY * day * months, 24 * compacted * months
-    return Archive(
+    return ArchiveModel(
         objects=objects,
         compaction_s=compacted / PRODUCTION["compaction_dpu"],
         audit_s=day / PRODUCTION["audit_dpu"],
@@ -189,7 +191,7 @@ def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class RecoveryModel:
     """A million devices come back at once, each with `events` in so many `publishes`."""
 
     events: float
@@ -203,7 +205,7 @@ class Recovery:
         return FLEETS[-1] * self.events / self.routed_s
 
 
-def recovery(measured: Measured, hours: float, memory_mib: int) -> Recovery:
+def recovery(measured: Measured, hours: float, memory_mib: int) -> RecoveryModel:
     """The largest fleet after an outage of so many `hours`, as fast as IoT Core lets devices connect."""
     connects = limit("iot_connects_per_s", REGION)
     if connects is None:
@@ -212,7 +214,7 @@ def recovery(measured: Measured, hours: float, memory_mib: int) -> Recovery:
     waiting = hours * 3600 * DEVICE_EVENTS_PER_S
     publishes = -(-waiting // BATCH_EVENTS)
     rate = PRODUCTION["max_concurrency"] * measured[f"router_{memory_mib}_events"]
-    return Recovery(waiting, publishes, connected_s, max(connected_s, FLEETS[-1] * waiting / rate))
+    return RecoveryModel(waiting, publishes, connected_s, max(connected_s, FLEETS[-1] * waiting / rate))
 
 
 def needs(measured: Measured) -> dict[str, float]:
@@ -277,7 +279,7 @@ def figures(measured: Measured) -> list[Figure]:
 
 def _under_load(measured: Measured) -> float:
     """How much longer telemetry waits than it would alone, in the local cloud, seconds."""
-    local = Router(
+    local = RouterModel(
         servers=LOCAL["max_concurrency"],
         batch=LOCAL["batch_size"],
         invocation_s=measured["router_time_invocation"] / 1e3,
@@ -289,10 +291,10 @@ def _under_load(measured: Measured) -> float:
     return simulate(local, load + probes, events=events).p50_s - local.invocation_s - local.event_s
 
 
-def _router(measured: Measured) -> Router:
+def _router(measured: Measured) -> RouterModel:
     """A router of production at its share of a core."""
     memory = PRODUCTION["memory_mib"]
-    return Router(
+    return RouterModel(
         servers=PRODUCTION["max_concurrency"],
         batch=PRODUCTION["batch_size"],
         window_s=PRODUCTION["batch_window_s"],

@@ -48,7 +48,7 @@ from edge.spool.records import (
 )
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
-    RecentKeys,
+    StoredKeys,
     add_discards,
     forget_loss_reports,
     put_counters,
@@ -394,7 +394,7 @@ class Spool:
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
         self._queues = PendingQueues(db)
-        self._deliveries, self._recent = Deliveries(db, self._queues), RecentKeys(db)
+        self._deliveries, self._recent = Deliveries(db, self._queues), StoredKeys(db)
         self._device = device
         self.epoch = device.epoch
         self.origin = device.read_origin()

@@ -36,7 +36,7 @@ WHERE destination = ? AND outcome = ? AND reason = ? AND first <= ? ORDER BY fir
 _FORGET = "DELETE FROM discard WHERE destination = ? AND outcome = ? AND reason = ? AND first = ?"
 
 
-class RecentKeys:
+class StoredKeys:
     """The keys of the events stored last: a ring of blocks, in place.
 
     A sequence determines the place of its key, so a commit writes one or two pages.

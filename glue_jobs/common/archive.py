@@ -44,9 +44,9 @@ from glue_jobs.common.listing import (
     PARQUET,
     TOGETHER,
     Gone,
+    HourReceipt,
     Listing,
     ObjectFault,
-    Receipt,
     whole_lines,
 )
 from glue_jobs.common.objects import Objects, Stored
@@ -102,7 +102,7 @@ _DATA: Final = ("data", "data_base64")
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """The rows of one folder and of some days, the objects that they were read from, and their faults.
 
     `hours` are those for which the archive has at least one object, raw or compacted; `receipts` the attested
@@ -114,12 +114,12 @@ class Part:
     objects: tuple[Stored, ...]
     faults: tuple[ObjectFault, ...]
     hours: frozenset[Hour]
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[HourReceipt, ...] = ()
     gone: tuple[Gone, ...] = ()
     entries: tuple[Entry, ...] = ()
 
     @classmethod
-    def of(cls, rows: Any, listing: Listing, held: Mapping[str, int] = _NONE) -> Part:
+    def of(cls, rows: Any, listing: Listing, held: Mapping[str, int] = _NONE) -> ArchivePart:
         """Return `rows` that were read as `listing` says: a `DataFrame`, or a list read without Spark.
 
         `held` are the rows of gone objects in files of compactions that are not attested
@@ -169,7 +169,7 @@ class Archive:
         texts: Collection[str] = (),
         integers: Collection[str] = (),
         booleans: Collection[str] = (),
-    ) -> Part:
+    ) -> ArchivePart:
         """Return what the archive holds of a folder and some days.
 
         The rows have the folder's columns and `date` (of the folder), `file` (the raw object's name), `line`
@@ -184,7 +184,7 @@ class Archive:
         frames = [(self._records(listing), False), *compacted]
         held = _unattested_rows(listing, [rows for rows, _ in compacted])
         shaped = [_shaped(rows, listing.folder, ask, has_envelope) for rows, has_envelope in frames]
-        return Part.of(reduce(DataFrame.unionByName, shaped), listing, held)
+        return ArchivePart.of(reduce(DataFrame.unionByName, shaped), listing, held)
 
     def isolating(self, work: Callable[[], T]) -> T:
         """Return what `work` returns. If it fails over damaged objects, find them, and run it again.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from eventplane.archive_layout import Column, ColumnType, Folder
 from eventplane.errors import EventPlaneError
 from glue_jobs.common import system
-from glue_jobs.common.archive import Part, file_fault, has_unattested_files, lines_fault
+from glue_jobs.common.archive import ArchivePart, file_fault, has_unattested_files, lines_fault
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days, hour_of
 from glue_jobs.common.listing import PARQUET, ROW_SHARE, TOGETHER, Listing, ObjectFault, whole_lines
@@ -94,7 +94,7 @@ class PlainArchive:
             if len(self._damaged) == before and all(each.name in self._records for each in new):
                 return listing
 
-    def read(self, listing: Listing, **_: Collection[str]) -> Part:
+    def read(self, listing: Listing, **_: Collection[str]) -> ArchivePart:
         """Return what the archive holds of a folder and some days; the rows are `Record`."""
         copies = {each.name for each in listing.faults if each.kind == "duplicate"} - self._damaged.keys()
         present = {each.name: plan.present for plan in listing.plans.values() for each in plan.files}
@@ -105,7 +105,7 @@ class PlainArchive:
                 found = [each for each in found if each.file not in present[name]]
                 held |= _identities(listing.folder, found) if is_held else set()
             rows += found
-        return Part.of(rows, listing, Counter(file for file, *_ in held))
+        return ArchivePart.of(rows, listing, Counter(file for file, *_ in held))
 
     def _of(self, folder: Folder, name: str, content: bytes) -> Iterator[Record]:
         """Yield the records of an object; of a damaged one those that are certain."""

@@ -68,7 +68,7 @@ class UnreadableReceiptError(EventPlaneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class HourReceipt:
     """The receipt of an hour: the raw objects (`inputs`) and Parquet `files`, names with `Objects.digest`.
 
     `version` is the folder's at that time. `rows` are all, `copies` those marked as such, `line_texts` those
@@ -102,7 +102,7 @@ def run_of(folder: Folder, inputs: Sequence[Stored]) -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
-def read_receipt(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour) -> Receipt | None:
+def read_receipt(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour) -> HourReceipt | None:
     """Return the receipt of an hour; None if it was not compacted. Raises `UnreadableReceiptError`."""
     name = hour.receipt(folder.name)
     body = objects.read(name)
@@ -111,7 +111,7 @@ def read_receipt(objects: Objects, key: AttestationKey, folder: Folder, hour: Ho
     try:
         members, is_attested = read_attested(key, name, body)
         digests = {each: _digests(members[each]) for each in ("inputs", "files")}
-        receipt = Receipt(**{**members, **digests})
+        receipt = HourReceipt(**{**members, **digests})
     except (ValueError, LookupError, TypeError) as error:
         # Not as if there were none: the hour would be made anew of the sources that are left.
         raise UnreadableReceiptError(name, repr(error)) from error
@@ -126,7 +126,7 @@ def _digests(names: Any) -> Mapping[str, str]:
 
 
 def write_receipt(
-    objects: Objects, key: AttestationKey, folder: Folder, hour: Hour, receipt: Receipt
+    objects: Objects, key: AttestationKey, folder: Folder, hour: Hour, receipt: HourReceipt
 ) -> None:
     """Put the receipt, attested, where the next run looks for it."""
     name = hour.receipt(folder.name)
@@ -181,7 +181,7 @@ class HourPlan:
     raw: list[Stored]
     files: list[Stored]
     present: frozenset[str] = frozenset()
-    receipt: Receipt | None = None
+    receipt: HourReceipt | None = None
 
     def has_envelope(self, folder: Folder) -> bool:
         """Return whether the files are known to have all columns of today."""
@@ -346,7 +346,7 @@ class Listing:
     def _fault(self, kind: FaultKind, name: str, detail: str, rows: int | None) -> None:
         self.faults.append(ObjectFault(kind, name, hour_of(name), self.folder.name, detail, rows))
 
-    def _compacted(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
+    def _compacted(self, days: Days) -> dict[Hour, tuple[list[str], HourReceipt | None, dict[str, Stored]]]:
         """Return by hour the published files, the receipt, and what lies in the compacted folder."""
         roots = [f"{root}/{self.folder.name}" for root in (PUBLISHED, COMPACTIONS)]
         names = set[Hour]()
@@ -366,7 +366,7 @@ class Listing:
                 if files or receipt
             }
 
-    def _receipt(self, hour: Hour) -> Receipt | None:
+    def _receipt(self, hour: Hour) -> HourReceipt | None:
         try:
             return read_receipt(self._objects, self._key, self.folder, hour)
         except UnreadableReceiptError as error:
@@ -377,7 +377,7 @@ class Listing:
         self,
         hour: Hour,
         raw: list[Stored],
-        compacted: tuple[list[str], Receipt | None, dict[str, Stored]] | None,
+        compacted: tuple[list[str], HourReceipt | None, dict[str, Stored]] | None,
     ) -> HourPlan:
         if compacted is None:
             return HourPlan(raw, [])

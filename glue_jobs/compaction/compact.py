@@ -20,7 +20,7 @@ from glue_jobs.common.attestation import AttestationKey, refusal
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import (
     LINES,
-    Receipt,
+    HourReceipt,
     publish,
     published,
     read_receipt,
@@ -127,7 +127,7 @@ def compact_hours(
     folder: Folder,
     compaction: Compaction,
     hours: Sequence[Hour],
-) -> Iterator[tuple[Hour, Receipt]]:
+) -> Iterator[tuple[Hour, HourReceipt]]:
     """Compact closed hours together and yield the receipts of those that needed it. Raises `HourError`.
 
     The `key` attests the receipts. The order makes it restartable at any point: what an interrupted run
@@ -156,7 +156,7 @@ def compact_hours(
     for hour, found in inputs.items():
         files = written.files[hour]
         content = contents.get(hour, EMPTY)
-        receipt = Receipt(
+        receipt = HourReceipt(
             version=folder.version,
             run=runs[hour],
             rows=content.rows,
@@ -258,7 +258,7 @@ def _digests(objects: Objects, stored: Sequence[Stored]) -> dict[str, str]:
     return {each.name: objects.digest(each) for each in stored}
 
 
-def _late(done: Receipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
+def _late(done: HourReceipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
     """What came after `done`, if the hour cannot be made anew because some of its sources are gone."""
     names = {each.name for each in inputs}
     return tuple(sorted(names - {*done.inputs})) if {*done.inputs} - names else ()
@@ -288,7 +288,7 @@ def _verify(
     return found
 
 
-def _publish(objects: Objects, folder: Folder, hour: Hour, receipt: Receipt) -> None:
+def _publish(objects: Objects, folder: Folder, hour: Hour, receipt: HourReceipt) -> None:
     """Publish the files of the receipt, and delete what earlier or interrupted runs left of this hour."""
     publish(objects, folder, hour, receipt.files)
     left = objects.beneath(hour.compacted(folder.name))

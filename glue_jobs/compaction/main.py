@@ -21,7 +21,7 @@ from glue_jobs.common import system
 from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
 from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.hours import Days, Hour, hours_of
-from glue_jobs.common.listing import Receipt, UnreadableReceiptError
+from glue_jobs.common.listing import HourReceipt, UnreadableReceiptError
 from glue_jobs.common.objects import Objects, open_archive
 from glue_jobs.common.session import job_session
 from glue_jobs.compaction.compact import HourError, batches, compact_hours, remove_raw
@@ -50,7 +50,7 @@ class CompactionError(EventPlaneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class CompactionArgs:
     """Job parameters. `archive` is a URI or a local folder.
 
     Raw objects of hours that ended more than `raw_age` ago are deleted; None keeps them all. `key` is what
@@ -66,7 +66,7 @@ class Arguments:
     metrics: str | None = None
 
 
-def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
+def read_arguments(argv: Sequence[str], now: datetime) -> CompactionArgs:
     """Return the job's parameters; Glue adds some of its own, which are ignored."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.compaction",
@@ -92,10 +92,10 @@ def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
     known, _ = parser.parse_known_args(argv)
     is_attesting = known.ATTEST == "true"
     options = known.RAW_DAYS, known.ATTESTATION_KEY, is_attesting, known.METRICS
-    return Arguments(known.INPUT, known.DATE, *options)
+    return CompactionArgs(known.INPUT, known.DATE, *options)
 
 
-def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]:
+def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, HourReceipt]:
     """Compact the closed hours that are not yet, delete raw objects that are old, return the new receipts.
 
     The receipts are by folder and hour. An hour whose raw objects are old is compacted whatever `--DATE`
@@ -110,7 +110,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     if arguments.attests_old:
         attest_old(objects, key, (each.name for each in objects.beneath(COMPACTIONS)), now_ms)
     spark = job_session()
-    done: dict[str, Receipt] = {}
+    done: dict[str, HourReceipt] = {}
     failures: dict[str, str] = {}
     removed = 0
     for folder, compaction in compacted_folders():
@@ -140,7 +140,9 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     return done
 
 
-def _hours(objects: Objects, folder: Folder, arguments: Arguments, now: datetime) -> list[tuple[Hour, bool]]:
+def _hours(
+    objects: Objects, folder: Folder, arguments: CompactionArgs, now: datetime
+) -> list[tuple[Hour, bool]]:
     """Return the closed hours to work on, the earliest first, and whether their raw objects are old."""
     hours = {*hours_of(objects, folder.name, arguments.days)}
     age = arguments.raw_age
@@ -153,7 +155,7 @@ def _hours(objects: Objects, folder: Folder, arguments: Arguments, now: datetime
     ]
 
 
-def totals_of(done: dict[str, Receipt], failures: dict[str, str], removed: int) -> dict[str, int]:
+def totals_of(done: dict[str, HourReceipt], failures: dict[str, str], removed: int) -> dict[str, int]:
     """Return what the log's readers get: the hours compacted and failed, and the raw objects `removed`."""
     return {
         "hours": len(done),

@@ -25,12 +25,12 @@ from eventplane.archive_layout import (
 )
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.common import system
-from glue_jobs.common.archive import Part, columns_of
+from glue_jobs.common.archive import ArchivePart, columns_of
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days
 from glue_jobs.common.listing import Listing, ObjectFault
 from glue_jobs.common.objects import Objects
-from glue_jobs.delivery_audit.chain import Chain, History, chain_of
+from glue_jobs.delivery_audit.chain import Chain, Past, chain_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
 from glue_jobs.delivery_audit.coverage import (
@@ -114,7 +114,7 @@ class Audit:
     coverage: Coverage
     found: Found
     others: list[Finding]
-    parts: dict[str, Part]
+    parts: dict[str, ArchivePart]
     chain: Chain
     engine: str
 
@@ -178,7 +178,7 @@ class Read:
     was found of events, their counts and the fleet's list.
     """
 
-    parts: dict[str, Part]
+    parts: dict[str, ArchivePart]
     decisions: Iterable[LedgerRow]
     history: ContractHistory
     faults: list[ObjectFault]
@@ -227,7 +227,7 @@ def audit(engine: Engine, request: Request) -> Audit:
     chain = chain_of(
         objects,
         request.key,
-        History(request.output, str(window)),
+        Past(request.output, str(window)),
         read.parts,
         window.folders,
         [contracts[each.version] for each in history.contracts],

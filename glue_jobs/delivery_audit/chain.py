@@ -44,8 +44,8 @@ from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.verdict import digest_of, revision, revision_of, verdict_event
 
 if TYPE_CHECKING:
-    from glue_jobs.common.archive import Part
-    from glue_jobs.common.listing import Receipt
+    from glue_jobs.common.archive import ArchivePart
+    from glue_jobs.common.listing import HourReceipt
 
 FORMAT: Final = 1
 """The version of an inventory's own format."""
@@ -67,7 +67,7 @@ _UNNAMED: Final = "removed, or named by no attested receipt any more, since {sin
 """`REMOVED` of a compacted file: without its receipt it is not read."""
 
 
-class Change(NamedTuple):
+class Edit(NamedTuple):
     """An object that is not what it was: `what` is a key of `_DETAILS`, `since` what said how it was."""
 
     key: str
@@ -99,7 +99,7 @@ class Attested:
             digest = steps[digest]
         return digest
 
-    def change(self, key: str, old: str | None, new: str | None, since: str) -> Change | None:
+    def change(self, key: str, old: str | None, new: str | None, since: str) -> Edit | None:
         """Return how an object unlawfully differs that was `old` and is `new`; None where it does not.
 
         What an erasure removed and what was restored since differs too.
@@ -109,11 +109,11 @@ class Attested:
             return None
         unfinished = self.unfinished.get(key, ())
         if any(before == expected and after in ("", new) for before, after in unfinished):
-            return Change(key, UNFINISHED, expected, new, since)
+            return Edit(key, UNFINISHED, expected, new, since)
         what = ADDED if expected is None else REMOVED if new is None else ALTERED
-        return Change(key, what, expected, new, since)
+        return Edit(key, what, expected, new, since)
 
-    def unlike_list(self, key: str, entry: Entry, now: str) -> Change | None:
+    def unlike_list(self, key: str, entry: Entry, now: str) -> Edit | None:
         """Return how an object unlawfully differs from what its writer lists; None where it does not."""
         listed = [f"sha256:{entry.digest}", *([f"etag:{entry.mark}"] if entry.mark else ())]
         erased = {each: after for each in listed if (after := self.erase(key, each)) != each}
@@ -127,7 +127,7 @@ class Attested:
         names = (key.removeprefix(f"{COMPACTED}/") for key in (*self.erased, *self.unfinished))
         return frozenset(hour for name in names if name.startswith(f"{folder}/") and (hour := hour_of(name)))
 
-    def unlike(self, now: Inventory) -> Iterator[Change]:
+    def unlike(self, now: Inventory) -> Iterator[Edit]:
         """Yield what is not as the receipts of the compaction say."""
         for key, (old, since) in sorted(self.named.items()):
             if change := self.change(key, old, now.objects.get(key), since):
@@ -181,7 +181,7 @@ class Inventory:
 
 def compare(
     before: Inventory, now: Inventory, attested: Attested, since: str
-) -> tuple[Counter[str], list[Change]]:
+) -> tuple[Counter[str], list[Edit]]:
     """Compare two inventories of one window by key; `since` names the audit of the first.
 
     Returns how many `objects` were compared, how many of them were `erased`, and what nobody may change.
@@ -226,7 +226,7 @@ class Chain:
     inventory: Inventory
     before: Envelope | None = None
     compared: Mapping[str, int] | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Edit, ...] = ()
     attested: Attested = field(default_factory=Attested)
 
     @property
@@ -287,7 +287,7 @@ class Chain:
         )
 
 
-class History:
+class Past:
     """The verdicts on one `window`, in the audit's own folder."""
 
     def __init__(self, output: Objects, window: str) -> None:
@@ -311,7 +311,7 @@ class History:
             yield verdict_event(body)
             revision += 1
 
-    def follow(self, inventory: Inventory, attested: Attested, unlisted: Iterable[Change] = ()) -> Chain:
+    def follow(self, inventory: Inventory, attested: Attested, unlisted: Iterable[Edit] = ()) -> Chain:
         """Compare `inventory` with the last audit of the window and with the receipts of the compaction.
 
         `unlisted` is what differs from the writers' lists. Raises `OtherArchiveError`.
@@ -327,7 +327,7 @@ class History:
         digest = str(last.data()["chain"]["inventory"])
         if (before := self._inventory(digest)) is None:
             name = f"{AUDIT}/{inventory_name(self._window, digest)}"
-            changes.append(Change(name, REMOVED, digest, None, since))
+            changes.append(Edit(name, REMOVED, digest, None, since))
         else:
             counts, found = compare(before, inventory, attested, since)
             known = {each.key for each in changes}
@@ -358,7 +358,7 @@ class History:
         except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError):
             return None
 
-    def _altered_reports(self, last: Envelope, attested: Attested, since: str) -> Iterator[Change]:
+    def _altered_reports(self, last: Envelope, attested: Attested, since: str) -> Iterator[Edit]:
         """Return the reports that are not what the verdicts after them say, back to an erased one."""
         expected: str | None = digest_of(last.json.encode())
         for number in range(revision_of(last), -1, -1):
@@ -367,7 +367,7 @@ class History:
             if body is None:
                 if None not in attested.erased.get(key, {}).values():
                     what = UNFINISHED if key in attested.unfinished else REMOVED
-                    yield Change(key, what, expected, None, since)
+                    yield Edit(key, what, expected, None, since)
                 return
             try:
                 own = digest_of(verdict_event(body).json.encode())
@@ -375,12 +375,12 @@ class History:
             except (ValueError, LookupError, TypeError):
                 own, before = "unreadable", None
             if own != expected:
-                yield Change(key, ALTERED, expected, own, since)
+                yield Edit(key, ALTERED, expected, own, since)
                 return
             expected = before
 
 
-def attested_by(key: AttestationKey, archive: Objects, receipts: Iterable[Receipt]) -> Attested:
+def attested_by(key: AttestationKey, archive: Objects, receipts: Iterable[HourReceipt]) -> Attested:
     """Return what the `receipts` of compactions, which are attested, and those of erasures say."""
     named = {}
     for each in receipts:
@@ -411,8 +411,8 @@ def attested_by(key: AttestationKey, archive: Objects, receipts: Iterable[Receip
 def chain_of(
     archive: Objects,
     key: AttestationKey,
-    history: History,
-    parts: Mapping[str, Part],
+    history: Past,
+    parts: Mapping[str, ArchivePart],
     days: Days,
     contracts: Iterable[Stored],
     listed_at_ms: int,
@@ -438,8 +438,8 @@ def chain_of(
 
 
 def _unlisted(
-    archive: Objects, attested: Attested, objects: Mapping[str, str], parts: Iterable[Part]
-) -> Iterator[Change]:
+    archive: Objects, attested: Attested, objects: Mapping[str, str], parts: Iterable[ArchivePart]
+) -> Iterator[Edit]:
     """Yield the objects that are not what their writers list; of unreadable ones the faults say it.
 
     An object that was moved is compared by its name.
@@ -451,7 +451,7 @@ def _unlisted(
         for each in part.entries:
             listed[place_of(each.key)].append(each)
 
-    found: dict[str, tuple[Change, list[Entry]]] = {}
+    found: dict[str, tuple[Edit, list[Entry]]] = {}
     for key, now in objects.items():
         entries = listed.get(place_of(key), []) if key not in unreadable else []
         own = [each for each in entries if each.key == key]

@@ -11,7 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.report_reader import DIGESTS, MOST, RULES, Manifest, Range, Report, Statement, read_reports
+from eventplane.report_reader import (
+    DIGESTS,
+    MOST,
+    RULES,
+    ManifestReport,
+    Range,
+    Report,
+    Statement,
+    read_reports,
+)
 from glue_jobs.delivery_audit.completeness import Share
 from glue_jobs.delivery_audit.number_ranges import (
     Event,
@@ -323,7 +332,7 @@ def _digest(seen: Sequence[SeenNumbers], stated: Statement) -> int:
     return sum(each.digest(stated.span, stated.rule) for each in seen)
 
 
-def _fits(manifest: Manifest, seen: Sequence[SeenNumbers]) -> bool:
+def _fits(manifest: ManifestReport, seen: Sequence[SeenNumbers]) -> bool:
     """Return whether a manifest states with its digest just what was seen."""
     return (
         manifest.span is not None

@@ -22,8 +22,8 @@ from eventplane.report_reader import (
     RULES,
     Birth,
     DeviceReports,
-    Discard,
-    Manifest,
+    DiscardReport,
+    ManifestReport,
     Range,
     Report,
     Statement,
@@ -79,7 +79,7 @@ class JudgedStatement:
     the numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
     """
 
-    manifest: Manifest
+    manifest: ManifestReport
     statement: Statement
     missing: int
     explained: int
@@ -222,7 +222,7 @@ class Completeness:
         """Manifests that contradict the events or their own place, and why. They count for nothing."""
         self.contradictions = list(reports.contradictions)
         """Reports that contradict themselves or each other, and why."""
-        self._broken: list[tuple[Manifest, int]] = []
+        self._broken: list[tuple[ManifestReport, int]] = []
         self.holes: Counter[int] = Counter()
         """Numbers without a record by the hour in which they would have come."""
         self.unattesting = [each for each in reports.unsettled if each.type == MANIFEST]
@@ -285,7 +285,7 @@ class Completeness:
             if clipped(lives, (hour, hour)):
                 yield hour, bool(clipped(missing, (hour, hour)))
 
-    def _is_in_hole(self, manifest: Manifest, after: int) -> bool:
+    def _is_in_hole(self, manifest: ManifestReport, after: int) -> bool:
         """Return whether the tap has a hole where the manifest would be that is missing before this one."""
         unseen = clipped(self._in_view[manifest.epoch], (after + 1, manifest.sequence - 1))
         hours = merged(self._hours_of(manifest.epoch, each) for each in unseen)
@@ -307,14 +307,14 @@ class Completeness:
         # Events may overtake each other: an alarm is sent before what waits.
         return min(before, behind), max(before, behind)
 
-    def _chains(self) -> dict[str, list[Manifest]]:
+    def _chains(self) -> dict[str, list[ManifestReport]]:
         """Check each manifest against its own number, the report before it, the events, and the others.
 
         A manifest is stored in the commit that closes it, so the next one states it too; likewise the first
         manifest states the report of the store's birth. One that begins later has lost its predecessor.
         """
-        chains: dict[str, list[Manifest]] = {}
-        links: dict[str, dict[int, Manifest | None]] = defaultdict(dict)
+        chains: dict[str, list[ManifestReport]] = {}
+        links: dict[str, dict[int, ManifestReport | None]] = defaultdict(dict)
         for birth in self.reports.births.values():
             if birth.report.sequence is not None:
                 links[birth.epoch].setdefault(birth.report.sequence, None)
@@ -323,7 +323,7 @@ class Completeness:
             links[manifest.report.epoch or ""].setdefault(manifest.sequence, manifest)
         for epoch, chain in links.items():
             before: int | None = None
-            placed: dict[Manifest, int | None] = {}
+            placed: dict[ManifestReport, int | None] = {}
             for sequence in sorted(chain):
                 after, before = before, sequence
                 if (found := chain[sequence]) is None:
@@ -348,7 +348,7 @@ class Completeness:
                 chains[epoch] = counting
         return chains
 
-    def _not_excluded(self, manifests: Collection[Manifest]) -> list[Manifest]:
+    def _not_excluded(self, manifests: Collection[ManifestReport]) -> list[ManifestReport]:
         """Return those of an epoch's manifests that neither each other nor the events exclude."""
         problems = {each: self._mismatch(each) for each in manifests}
         true = {each for each, problem in problems.items() if not problem}
@@ -370,7 +370,7 @@ class Completeness:
         came = bisect_right(unread, after) < bisect_right(unread, first) or epoch in self._without_number
         return first > after and not came
 
-    def _misplacement(self, manifest: Manifest, before: int | None) -> str | None:
+    def _misplacement(self, manifest: ManifestReport, before: int | None) -> str | None:
         """Return how a manifest contradicts its own place; `before` is the number of the report before it."""
         own, span = manifest.report.epoch, manifest.span
         if manifest.epoch != own:
@@ -383,7 +383,7 @@ class Completeness:
             return f"it states the numbers up to {span[1]}, and not the report {before} before it"
         return None
 
-    def _mismatch(self, manifest: Manifest) -> str | None:
+    def _mismatch(self, manifest: ManifestReport) -> str | None:
         """Return how the events contradict a manifest."""
         if len(manifest.statements) != 1 or manifest.epoch not in self.seen:
             return None
@@ -411,7 +411,7 @@ class Completeness:
         is_known = self.scope.end_ms is None or epoch in self.reports.births
         self._in_view[epoch] = unseen if is_known else [each for each in unseen if each[0] >= first_seen]
 
-    def _given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
+    def _given_up(self) -> Iterator[tuple[DiscardReport, list[Range]]]:
         """Yield what the device gave up, of which the tap has nothing."""
         for each, span in each_once(self.reports.discards):
             # What was given up for want of an answer may have arrived.
@@ -437,17 +437,17 @@ class Completeness:
                     is_open = manifest.report.accepted_at_ms > self.scope.watermark_ms
                     yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
 
-    def is_own(self, manifest: Manifest) -> bool:
+    def is_own(self, manifest: ManifestReport) -> bool:
         """Return whether it is judged here, and not with the other client id of its store."""
         share = self._shares.get(manifest.epoch)
         return share is None or share.client_id == manifest.report.client_id
 
-    def is_end(self, manifest: Manifest) -> bool:
+    def is_end(self, manifest: ManifestReport) -> bool:
         """Return whether the forwarder stopped with the manifest and sent nothing behind it."""
         last = self.seen[manifest.epoch].ranges[-1][1] if manifest.epoch in self.seen else manifest.sequence
         return manifest.is_final and last <= manifest.sequence
 
-    def _acknowledged_to(self, manifests: Iterable[Manifest]) -> int:
+    def _acknowledged_to(self, manifests: Iterable[ManifestReport]) -> int:
         """Return up to which number all was acknowledged, by the last manifest of an epoch that states it."""
         to = _NOTHING
         for each in manifests:
@@ -564,7 +564,7 @@ class Completeness:
                     self.holes[hour] += length([span]) - len(taken)
 
 
-def each_once(discards: Iterable[Discard]) -> Iterator[tuple[Discard, Range]]:
+def each_once(discards: Iterable[DiscardReport]) -> Iterator[tuple[DiscardReport, Range]]:
     """Yield what a device gave up, each number of a destination once, whatever it says how often."""
     done: dict[tuple[str, str], int] = {}
     for each in sorted(discards, key=lambda each: (each.epoch, each.span)):
@@ -584,10 +584,10 @@ def _numbers_of(reports: Iterable[Report]) -> dict[str, list[int]]:
     return {epoch: sorted(numbers) for epoch, numbers in found.items()}
 
 
-def _sharing(manifests: Iterable[Manifest]) -> dict[Manifest, Manifest]:
+def _sharing(manifests: Iterable[ManifestReport]) -> dict[ManifestReport, ManifestReport]:
     """Return the manifests that state numbers which another one states too, with that one."""
-    found: dict[Manifest, Manifest] = {}
-    furthest: Manifest | None = None
+    found: dict[ManifestReport, ManifestReport] = {}
+    furthest: ManifestReport | None = None
     spans = [(each.span, each.sequence, each) for each in manifests if each.span is not None]
     for span, _, each in sorted(spans, key=lambda each: each[:2]):
         if furthest is not None and furthest.span is not None and span[0] <= furthest.span[1]:

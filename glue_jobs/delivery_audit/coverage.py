@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from eventplane.report_reader import USUAL_INTERVAL_S, Birth, Manifest, Range
+from eventplane.report_reader import USUAL_INTERVAL_S, Birth, ManifestReport, Range
 from eventplane.written import WRITTEN
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.common.listing import Gone, place_of, statement_of
@@ -23,7 +23,7 @@ from glue_jobs.delivery_audit.number_ranges import clipped, without
 from glue_jobs.delivery_audit.rules import LATE_DAYS, MissingRows
 
 if TYPE_CHECKING:
-    from glue_jobs.common.archive import Part
+    from glue_jobs.common.archive import ArchivePart
     from glue_jobs.common.listing import ObjectFault
 
 RESTS: Final = ("manifest", "numbering", "tap", "nothing")
@@ -53,7 +53,9 @@ class Attestation:
     def __init__(self, completeness: Completeness) -> None:
         self._completeness = completeness
         seen, scope, chains = completeness.seen, completeness.scope, completeness.manifests
-        self.newest: Manifest | None = max((chain[-1] for chain in chains.values()), key=_at_ms, default=None)
+        self.newest: ManifestReport | None = max(
+            (chain[-1] for chain in chains.values()), key=_at_ms, default=None
+        )
         """The newest manifest that counts."""
         # A store that begins after the window excuses no manifest of the one before.
         births = [
@@ -121,7 +123,7 @@ class Attestation:
         return False
 
 
-def _at_ms(stated: Manifest | Birth) -> int:
+def _at_ms(stated: ManifestReport | Birth) -> int:
     return stated.report.accepted_at_ms
 
 
@@ -172,7 +174,7 @@ class LedgerHours:
     to_webhooks: frozenset[Hour] = frozenset()
 
 
-def with_altered(parts: Mapping[str, Part], altered: Iterable[str]) -> dict[str, Part]:
+def with_altered(parts: Mapping[str, ArchivePart], altered: Iterable[str]) -> dict[str, ArchivePart]:
     """Return the parts, to which the listed rows that the objects `altered` (keys) may lack are `gone`."""
     keys = {place_of(key): key for key in altered}
     found = {}
@@ -189,7 +191,7 @@ def with_altered(parts: Mapping[str, Part], altered: Iterable[str]) -> dict[str,
 
 
 def damaged_hours(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, ArchivePart],
     seen: LedgerHours,
     unreadable: Iterable[tuple[str, Hour]] = (),
     removed: Iterable[str] = (),
@@ -219,7 +221,7 @@ def damaged_hours(
     return {folder: frozenset(hours) for folder, hours in found.items()}
 
 
-def _told_by_lists(part: Part) -> frozenset[Hour]:
+def _told_by_lists(part: ArchivePart) -> frozenset[Hour]:
     """Return the hours of which lists say what is missing, and no attested receipt what is there."""
     listed = {hour_of(each.key) for each in part.entries}
     named = (name for receipt in part.receipts for name in (*receipt.inputs, *receipt.files))
@@ -232,7 +234,7 @@ def _is_hole(fault: ObjectFault, told: Collection[Hour]) -> bool:
     return fault.kind == "unreadable" and (is_raw or fault.hour not in told)
 
 
-def missing_rows(parts: Mapping[str, Part]) -> dict[str, list[MissingRows]]:
+def missing_rows(parts: Mapping[str, ArchivePart]) -> dict[str, list[MissingRows]]:
     """Return by folder the rows of objects that are gone, with the seconds in which they may have been."""
     found: dict[str, list[MissingRows]] = {}
     for folder, part in parts.items():
@@ -263,11 +265,11 @@ def _times_of(gone: Gone, oldest: int) -> tuple[int, int]:
     return first, min(gone.last_ms, HOUR_MS * (gone.hour.number + 2) - 1)
 
 
-def _oldest(part: Part) -> int:
+def _oldest(part: ArchivePart) -> int:
     return min((each.number for each in part.hours), default=_NO_END)
 
 
-def hours_of_gone(tap: Part) -> Counter[int]:
+def hours_of_gone(tap: ArchivePart) -> Counter[int]:
     """Return how many rows are gone at most, with listed objects of the tap, by hour (counted from 1970)."""
     rows, oldest = Counter[int](), _oldest(tap)
     for each in tap.gone:
@@ -276,14 +278,14 @@ def hours_of_gone(tap: Part) -> Counter[int]:
     return +rows
 
 
-def absent_hours(tap: Part) -> frozenset[int]:
+def absent_hours(tap: ArchivePart) -> frozenset[int]:
     """Return the hours, counted from 1970, between the first and the last of the tap that have no object."""
     numbers = {each.number for each in tap.hours}
     return frozenset(range(min(numbers), max(numbers))) - numbers if numbers else frozenset()
 
 
 def hole_findings(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, ArchivePart],
     faults: Iterable[ObjectFault],
     counts: Mapping[HoleCount, int],
     in_tap: Mapping[int, int],
@@ -327,6 +329,6 @@ def hole_findings(
             )
 
 
-def gone_hours(damaged: Mapping[str, frozenset[Hour]], tap: Part) -> frozenset[int]:
+def gone_hours(damaged: Mapping[str, frozenset[Hour]], tap: ArchivePart) -> frozenset[int]:
     """Return the hours, counted from 1970, in which the ledger has events of devices, the tap no object."""
     return frozenset(each.number for each in damaged.get(TAP, frozenset()) - tap.hours)

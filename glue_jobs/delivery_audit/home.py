@@ -13,7 +13,15 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from eventplane.account import OF_ROUTER, Fate
-from eventplane.report_reader import SALVAGE_SHIFT, Discard, HomeStatement, Manifest, Range, length, merged
+from eventplane.report_reader import (
+    SALVAGE_SHIFT,
+    DiscardReport,
+    HomeStatement,
+    ManifestReport,
+    Range,
+    length,
+    merged,
+)
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.event_group import DeliveryRow
@@ -30,7 +38,7 @@ _FATES: Final = {"lost": Fate.LOST, "pending": Fate.WAITING, "unattested": Fate.
 
 _NONE: Final = dict.fromkeys(HOME, 0)
 
-_Stated = Mapping[tuple[str, str], Sequence[tuple[Manifest, HomeStatement]]]
+_Stated = Mapping[tuple[str, str], Sequence[tuple[ManifestReport, HomeStatement]]]
 """The statements of an epoch for an inbox, in order."""
 
 
@@ -41,18 +49,18 @@ class JudgedHome(NamedTuple):
     `rows` are about those of its events that are due there, where that is listed.
     """
 
-    manifest: Manifest
+    manifest: ManifestReport
     inbox: str
     counts: Mapping[str, int]
     lost: Sequence[Range] = ()
-    by: Manifest | None = None
+    by: ManifestReport | None = None
     rows: Sequence[DeliveryRow] = ()
 
 
 class _Word(NamedTuple):
     """The newest manifest that says what is `pending`: of all numbers up to `to`."""
 
-    manifest: Manifest
+    manifest: ManifestReport
     pending: Sequence[Range]
     to: int
 
@@ -76,7 +84,7 @@ class Due(NamedTuple):
         return map(str.split, self.due_at_home.split("\n"))
 
     def row(
-        self, inbox: str, by: Manifest, verdict: str, fate: Fate, at_ms: int | None = None
+        self, inbox: str, by: ManifestReport, verdict: str, fate: Fate, at_ms: int | None = None
     ) -> DeliveryRow:
         """Return the row about the event at an inbox, by the manifest that says what became of it."""
         report = by.report
@@ -115,7 +123,7 @@ def judge_homes(
     by_number = sorted(due, key=itemgetter(0, 1))
     yield from _not_stored(completeness, by_number)
     homes, stated = completeness.scope.homes, _stated(completeness)
-    ended: dict[tuple[str, str], list[Discard]] = defaultdict(list)
+    ended: dict[tuple[str, str], list[DiscardReport]] = defaultdict(list)
     for each in completeness.reports.home_discards:
         ended[each.epoch, each.destination].append(each)
     heirs = {each.lost_epoch: each.epoch for each in completeness.reports.births.values()}
@@ -146,7 +154,7 @@ def judge_homes(
             yield JudgedHome(manifest, inbox, counts, lost, word.manifest, rows)
 
 
-def _due_of(due: Sequence[Due], manifest: Manifest, inbox: str, span: Range) -> Iterator[Due]:
+def _due_of(due: Sequence[Due], manifest: ManifestReport, inbox: str, span: Range) -> Iterator[Due]:
     """Yield the events with numbers in `span` that are due at `inbox` by the manifest's contract."""
     start, end = (bisect_left(due, (manifest.epoch, at)) for at in (span[0], span[1] + 1))
     return (each for each in due[start:end] if [manifest.contract, inbox] in [*each.inboxes])
@@ -157,8 +165,8 @@ def _row(
     inbox: str,
     verdict: str,
     word: _Word,
-    statements: Sequence[tuple[Manifest, HomeStatement]],
-    ended: Sequence[Discard],
+    statements: Sequence[tuple[ManifestReport, HomeStatement]],
+    ended: Sequence[DiscardReport],
     confirms: bool,
 ) -> DeliveryRow:
     """Return the row about an event that a manifest states; its `verdict` is for what is pending since."""
@@ -203,7 +211,7 @@ def _not_stored(completeness: Completeness, due: Sequence[Due]) -> Iterator[Judg
 
 def _stated(completeness: Completeness) -> _Stated:
     """Return what manifests state; numbers that an earlier one states too are a contradiction."""
-    found: dict[tuple[str, str], list[tuple[Manifest, HomeStatement]]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[ManifestReport, HomeStatement]]] = defaultdict(list)
     last: dict[tuple[str, str], int] = {}
     for epoch, manifests in completeness.manifests.items():
         for manifest in manifests:
@@ -237,7 +245,7 @@ def _counted(
 
 
 def _verdict_on_pending(
-    completeness: Completeness, manifest: Manifest, word: _Word, awaits: Callable[[str], bool]
+    completeness: Completeness, manifest: ManifestReport, word: _Word, awaits: Callable[[str], bool]
 ) -> str:
     """Return what is said of an event that one manifest states, and that is pending by the last word."""
     at_ms, scope = manifest.report.accepted_at_ms, completeness.scope
@@ -249,7 +257,7 @@ def _verdict_on_pending(
     return "pending" if awaits(word.manifest.epoch) else "unattested"
 
 
-def _last_word(statements: Sequence[tuple[Manifest, HomeStatement]]) -> _Word | None:
+def _last_word(statements: Sequence[tuple[ManifestReport, HomeStatement]]) -> _Word | None:
     for manifest, statement in reversed(statements):
         if statement.pending is not None:
             return _Word(manifest, statement.pending, min(statement.told_to, manifest.sequence - 1))

@@ -93,7 +93,7 @@ def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
     def attempt() -> Audit:
         # Each has a folder of its own: one that met a damaged object leaves what it had settled.
         uri = f"{request.work.uri}/{folder}/{system.new_id()}"
-        return audit(SparkEngine(source, request, Tables(spark, uri)), request)
+        return audit(SparkEngine(source, request, SparkTables(spark, uri)), request)
 
     try:
         yield source.isolating(attempt)
@@ -102,7 +102,7 @@ def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class SparkTables:
     """Tables that are kept beneath `uri` while an audit runs."""
 
     spark: SparkSession
@@ -131,7 +131,7 @@ class SparkEngine:
 
     name = SPARK
 
-    def __init__(self, source: Archive, request: Request, tables: Tables) -> None:
+    def __init__(self, source: Archive, request: Request, tables: SparkTables) -> None:
         self._source = source
         self._request = request
         self._tables = tables

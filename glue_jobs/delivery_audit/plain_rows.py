@@ -349,7 +349,7 @@ def _written_ms(record: Record, archived_at_ms: int | None) -> int:
     return timestamp_ms(f"{record.date}T00:00:00Z")
 
 
-class Sent(NamedTuple):
+class SentRow(NamedTuple):
     """The events of a client in an epoch and an hour; with the last time of acceptance, Unix milliseconds.
 
     `is_vouched` is whether a report of the device itself came with it, or an erasure took that away.
@@ -360,7 +360,7 @@ class Sent(NamedTuple):
     is_vouched: bool
 
 
-def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> list[Sent]:
+def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> list[SentRow]:
     """Return what each client sent in an epoch and an hour, as `rows.device_hours` does."""
     is_any, services, types = best_effort_names(contracts)
 
@@ -380,7 +380,7 @@ def _device_hour(
     key: tuple[str, str | None, int, bool],
     sent: Sequence[tuple[TapRow, str | None, str]],
     is_best_effort: Callable[[TapRow], bool],
-) -> Sent:
+) -> SentRow:
     client_id, epoch, _, within = key
     events, others, unread, quickest = [], set[int](), set[tuple[str | None, int, int]](), []
     best_effort = 0
@@ -422,7 +422,7 @@ def _device_hour(
     )
     last_ms = max(row.accepted_at_ms for row, *_ in sent)
     is_vouched = client_id.startswith(ERASED) or any(each[3] == own for each in reports)
-    return Sent(hour, last_ms, is_vouched)
+    return SentRow(hour, last_ms, is_vouched)
 
 
 def _signed(word: bytes) -> int:

@@ -39,7 +39,7 @@ from glue_jobs.common import system
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.audit import FOUND, Audit, plain
-from glue_jobs.delivery_audit.chain import Chain, History
+from glue_jobs.delivery_audit.chain import Chain, Past
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.report import report
@@ -92,7 +92,7 @@ def file_report(
         if output.create(report_name(window, document["revision"]["number"]), body.encode()):
             filed: dict[str, Any] = json.loads(body)
             return filed
-        chain = History(output, window).follow(chain.inventory, chain.attested)
+        chain = Past(output, window).follow(chain.inventory, chain.attested)
 
 
 def _put(write_tables: Callable[[], None]) -> None:
@@ -113,7 +113,7 @@ def send_verdicts(output: Objects, window: str, outbox: str | None) -> None:
     At least once, in the order of their revisions: what an attempt could not send, the next one sends too.
     The last one sent is then the last verdict, also without an `outbox`.
     """
-    for verdict in History(output, window).unsent():
+    for verdict in Past(output, window).unsent():
         if outbox is not None:
             send_verdict(outbox, verdict)
         output.write(verdict_name(window), f"{verdict.json}\n".encode())

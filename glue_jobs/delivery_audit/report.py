@@ -26,7 +26,7 @@ from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of
 
 if TYPE_CHECKING:
-    from glue_jobs.common.archive import Part
+    from glue_jobs.common.archive import ArchivePart
     from glue_jobs.delivery_audit.audit import Audit
     from glue_jobs.delivery_audit.chain import Chain
 
@@ -228,7 +228,7 @@ def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
     ]
 
 
-def _folder(name: str, part: Part) -> dict[str, Any]:
+def _folder(name: str, part: ArchivePart) -> dict[str, Any]:
     """Return what was read of a folder of the archive; its first and last hour by when they begin."""
     return {
         "folder": name,

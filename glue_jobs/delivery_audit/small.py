@@ -149,7 +149,7 @@ class PlainEngine:
             partial(self._devices, plain_rows.device_hours(tap, history.contracts)),
         )
 
-    def _devices(self, sent: Sequence[plain_rows.Sent], *known: Any) -> PlainDevices:
+    def _devices(self, sent: Sequence[plain_rows.SentRow], *known: Any) -> PlainDevices:
         return PlainDevices(sent, *known)
 
     def _screened(self, table: list[plain_rows.Grouped], task: Task) -> Callable[[Rules], Any]:
@@ -182,7 +182,7 @@ class PlainDevices:
     """The devices of a small archive: `sent` has the rows of `plain_rows.device_hours`."""
 
     def __init__(
-        self, sent: Sequence[plain_rows.Sent], found: Found, counts: Counts, registry: Listed | None
+        self, sent: Sequence[plain_rows.SentRow], found: Found, counts: Counts, registry: Listed | None
     ) -> None:
         self._sent = sent
         self._found = found

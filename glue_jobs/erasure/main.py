@@ -26,8 +26,8 @@ from glue_jobs.common.objects import Objects, OldVersions, Stored, open_archive
 from glue_jobs.common.session import job_session
 from glue_jobs.erasure.person import Eraser, Person, Shared, TooWideError
 from glue_jobs.erasure.portions import (
+    Erased,
     Portion,
-    Progress,
     Survey,
     clear_staging,
     document_text,
@@ -75,7 +75,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ErasureArgs:
     """Job parameters. `archive` is a URI or a local folder, `key` what `open_key` takes.
 
     `attests_old` is whether receipts of erasures that are not attested become so first.
@@ -88,7 +88,7 @@ class Arguments:
     attests_old: bool = False
 
 
-def read_arguments(argv: Sequence[str]) -> Arguments:
+def read_arguments(argv: Sequence[str]) -> ErasureArgs:
     """Return the job's parameters; Glue adds some of its own, which are ignored. Raises `TooWideError`."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.erasure",
@@ -106,7 +106,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     known, _ = parser.parse_known_args(argv)
     person = Person(known.SOURCE, known.CLIENT)
     options = known.DRY_RUN == "true", known.ATTESTATION_KEY, known.ATTEST == "true"
-    return Arguments(known.INPUT, person, *options)
+    return ErasureArgs(known.INPUT, person, *options)
 
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
@@ -122,11 +122,11 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     _refuse_names_of_the_contract(objects, person)
     if not arguments.is_dry_run:
         settle_all(objects, key)
-    progress = Progress.resumed(objects, key, person)
+    progress = Erased.resumed(objects, key, person)
     job = _Job(spark, objects, now, Eraser(person, progress.shared))
     progress.shared = job.find_shared()
     if arguments.is_dry_run:
-        seen = Progress(key, person, documents=[each.name for each in job.documents()])
+        seen = Erased(key, person, documents=[each.name for each in job.documents()])
         for survey in (open_hours(objects, now), *(each for _, each in job.portions())):
             seen.count(survey)
         return {**seen.receipt(now, OldVersions(0, 0)), "dry_run": True}

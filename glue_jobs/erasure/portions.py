@@ -1,7 +1,7 @@
 """The archive's rows about persons, in portions, and the objects without the person.
 
 The new objects of a portion are written to a staging folder, and then replace the old ones one by one. An
-interrupted erasure continues from its `Progress`.
+interrupted erasure continues from its `Erased`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Portion:
         found = self.rows(spark, objects).rdd.mapPartitions(lambda rows: [_survey(rows, eraser)])
         return found.fold(Survey(), Survey.and_)
 
-    def rewrite(self, spark: SparkSession, objects: Objects, eraser: Eraser, progress: Progress) -> None:
+    def rewrite(self, spark: SparkSession, objects: Objects, eraser: Eraser, progress: Erased) -> None:
         """Replace its objects by those without the person, and note it in `progress`."""
         at_once = _AT_ONCE if self.is_raw else 1
         made: dict[str, str] = {}
@@ -250,7 +250,7 @@ class Unnamed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Progress:
+class Erased:
     """The progress of an erasure: what it found so far, and the `changes`.
 
     `rows` that were the person's and `redacted` ones by object, those that `may_remain` by object and reason,
@@ -273,7 +273,7 @@ class Progress:
     shared: Shared = field(default_factory=Shared)
 
     @classmethod
-    def resumed(cls, objects: Objects, key: AttestationKey, person: Person | Unnamed) -> Progress:
+    def resumed(cls, objects: Objects, key: AttestationKey, person: Person | Unnamed) -> Erased:
         """Return where an interrupted erasure of the person ended, or at the beginning.
 
         Raises `UnattestedPlanError`: with a plan of another author the receipt would attest foreign changes.
@@ -394,7 +394,7 @@ def settle_all(objects: Objects, key: AttestationKey) -> None:
         if file == _PLAN:
             # The audit reports a plan that is not attested.
             with suppress(UnattestedPlanError):
-                Progress.resumed(objects, key, Unnamed(folder.rpartition("/")[2])).settle(objects)
+                Erased.resumed(objects, key, Unnamed(folder.rpartition("/")[2])).settle(objects)
 
 
 def _content(objects: Objects, name: str) -> str | None:

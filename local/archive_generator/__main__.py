@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--trouble-every", type=int, default=25, help="devices; 0 gives none any trouble")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    plan = Plan(
+    plan = Scale(
         events=arguments.events,
         hours=arguments.hours,
         fault_every=arguments.fault_every,

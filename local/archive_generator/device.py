@@ -67,7 +67,7 @@ class _Stated:
         return statement
 
 
-class Device:
+class MadeDevice:
     """The device `client`, which reports as the participant `name`; its clock is `skew_ms` ahead.
 
     Its manifests say how far IoT Core had acknowledged, unless its forwarder `is_older` than that statement.

@@ -14,7 +14,7 @@ ROOMS = ("/kitchen", "/bedroom", "/bath")
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class SentFlow:
     """Events of one `type` of one `service` about one `subject`."""
 
     service: str
@@ -22,9 +22,9 @@ class Flow:
     subject: str
 
 
-def flows(contract: Contract) -> list[Flow]:
+def flows(contract: Contract) -> list[SentFlow]:
     """Every event type that a device's services declare to send, about each room."""
-    return [Flow(service, type, room) for service, type in _types(contract) for room in ROOMS]
+    return [SentFlow(service, type, room) for service, type in _types(contract) for room in ROOMS]
 
 
 def _types(contract: Contract) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from eventplane.ledger import HANDOVERS, LEDGER, TAP, to_line
 from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, STALE_AFTER
 from glue_jobs.delivery_audit.findings import Hop, Kind
-from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device, pause_ms
+from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, MadeDevice, pause_ms
 from local.archive_generator.faults import (
     FAULTS,
     altered_alike,
@@ -27,11 +27,11 @@ from local.archive_generator.faults import (
     fact,
     lost_on_the_way_up,
 )
-from local.archive_generator.flows import Flow, Routing, flows
+from local.archive_generator.flows import Routing, SentFlow, flows
 from local.archive_generator.holes import QUIET, make_holes
-from local.archive_generator.lines import Lines, Sent, event_of
+from local.archive_generator.lines import Lines, SentLine, event_of
 from local.archive_generator.malformed import WAYS, malformed, refused_item
-from local.archive_generator.objects import Objects
+from local.archive_generator.objects import MadeObjects
 from local.archive_generator.records import Case, Passage, right_case
 from local.archive_generator.truth import COVERAGE, QUARANTINED, TRUTH, Truth, TruthTable
 
@@ -105,7 +105,7 @@ _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERE
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Scale:
     """The size of the archive and its faults: one event in `fault_every`, and ten of each `trouble_every`
     devices; 0 is never. `rows` is how many an object holds at most. With `holes`, objects of the archive are
     damaged as well, in hours in which nothing else goes wrong. The faults called as one of `without` are not
@@ -142,11 +142,11 @@ class _News:
     another device that could bring one of its events.
     """
 
-    device: Device
+    device: MadeDevice
     hour_ms: int
     routing: Routing
-    lines: dict[Flow, Lines]
-    chosen: list[Flow]
+    lines: dict[SentFlow, Lines]
+    chosen: list[SentFlow]
     is_sound: bool
     discards: bool
     is_deaf: bool
@@ -160,7 +160,7 @@ class Generator:
     """Writes the archive of `plan`, by the first of `contracts` until half time and then by the second."""
 
     def __init__(
-        self, plan: Plan, contracts: Sequence[Contract], objects: Objects, truth: TruthTable
+        self, plan: Scale, contracts: Sequence[Contract], objects: MadeObjects, truth: TruthTable
     ) -> None:
         self._plan = plan
         self._random = Random(plan.seed)
@@ -202,17 +202,19 @@ class Generator:
         every = self._plan.trouble_every
         return Trouble(number % every) if every and number % every in _TROUBLES else Trouble.NOTHING
 
-    def _device(self, number: int) -> Device:
+    def _device(self, number: int) -> MadeDevice:
         client, skew_ms = _client(number), SKEWS_MS.get(self._trouble(number), 0)
         is_older = bool(number % 2) and self._trouble(number) is not Trouble.DEAF_HOME
-        device = Device(client, self._reporter, self._destinations, self._random, skew_ms, is_older=is_older)
+        device = MadeDevice(
+            client, self._reporter, self._destinations, self._random, skew_ms, is_older=is_older
+        )
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
         if standing := _STANDING.get(self._trouble(number)):
             self._truth.add(Truth(COVERAGE, None, client, detail=standing))
         return device
 
-    def _hour(self, device: Device, number: int, hour: int, hour_ms: int) -> None:
+    def _hour(self, device: MadeDevice, number: int, hour: int, hour_ms: int) -> None:
         trouble = self._trouble(number)
         is_later = 2 * hour >= self._plan.hours
         is_middle = hour == self._plan.hours // 2
@@ -287,7 +289,7 @@ class Generator:
             number = device.next_number()
             self.events += 1
             self._since_fault += 1
-            sent = Sent(id, device.epoch, number, recorded, number * 7 % 997)
+            sent = SentLine(id, device.epoch, number, recorded, number * 7 % 997)
             text = lines[flow].text(sent, device.client)
             self._store(news, text, lines[flow].on_device, ended)
             passage = Passage.in_frame(
@@ -393,7 +395,7 @@ class Generator:
         self._truth.add(truth)
 
     def _case(
-        self, flow: Flow, sent: Sent, passage: Passage, routing: Routing, overtaken_at_ms: int | None
+        self, flow: SentFlow, sent: SentLine, passage: Passage, routing: Routing, overtaken_at_ms: int | None
     ) -> Case:
         event = event_of(flow, passage.client_id, sent)
         return right_case(event, passage, routing, overtaken_at_ms, self._predecessor(passage))
@@ -412,7 +414,7 @@ class Generator:
         return self._routings[0] if is_sure and len(self._routings) > 1 else None
 
     def _report(
-        self, report: Envelope, device: Device, at_ms: int, routing: Routing, *, written: bool = True
+        self, report: Envelope, device: MadeDevice, at_ms: int, routing: Routing, *, written: bool = True
     ) -> Case:
         """A report's way, in a frame of its own; without rows if it is not `written`."""
         self.events += 1
@@ -452,11 +454,11 @@ def _overtaker(place: int, news: _News) -> int | None:
     return next((each for each in same if news.chosen[each] in ordered), None)
 
 
-def generate(root: Path, plan: Plan, contracts: Sequence[Contract]) -> dict[str, object]:
+def generate(root: Path, plan: Scale, contracts: Sequence[Contract]) -> dict[str, object]:
     """Write the archive to `root`/archive and the truth beside it; returns what was written, counted."""
     small = frozenset(START_MS // HOUR_MS + hour for hour in plan.quiet)
     with TruthTable(root / TRUTH) as truth:
-        with Objects(root / "archive", plan.rows, small) as objects:
+        with MadeObjects(root / "archive", plan.rows, small) as objects:
             generator = Generator(plan, contracts, objects, truth)
             generator.run()
         if plan.holes:

@@ -14,7 +14,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import SEQUENCE_DIGITS
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from local.archive_generator.flows import Flow, Routing
+from local.archive_generator.flows import Routing, SentFlow
 from local.archive_generator.records import Passage, right_case
 
 _WORDS: Final = {name: f"zz{name}zz" for name in ("client", "id", "tap", "router", "epoch")}
@@ -28,7 +28,7 @@ _TIMES: Final = {"tap": "archived", "ledger": "decided", "handovers": "handed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentLine:
     """An event that a service sent, its device numbered; `recorded` is a timestamp by the device's clock."""
 
     id: str
@@ -38,12 +38,12 @@ class Sent:
     value: int
 
 
-def source_of(flow: Flow, client: str) -> str:
+def source_of(flow: SentFlow, client: str) -> str:
     """The `source` of a service's events."""
     return f"//{client}.example.org/{flow.service}"
 
 
-def event_of(flow: Flow, client: str, sent: Sent) -> Envelope:
+def event_of(flow: SentFlow, client: str, sent: SentLine) -> Envelope:
     """The event as its device sends it."""
     attributes = {
         "id": sent.id,
@@ -62,8 +62,8 @@ def event_of(flow: Flow, client: str, sent: Sent) -> Envelope:
 class Lines:
     """The lines of the events of one `flow` by the contract of `routing`."""
 
-    def __init__(self, flow: Flow, routing: Routing) -> None:
-        sent = Sent(_WORDS["id"], _WORDS["epoch"], _SEQUENCE, _RECORDED, _NUMBERS["value"])
+    def __init__(self, flow: SentFlow, routing: Routing) -> None:
+        sent = SentLine(_WORDS["id"], _WORDS["epoch"], _SEQUENCE, _RECORDED, _NUMBERS["value"])
         event = event_of(flow, _WORDS["client"], sent)
         passage = Passage(
             _WORDS["client"],
@@ -85,11 +85,11 @@ class Lines:
             for folder, _, text in case.rows()
         ]
 
-    def text(self, sent: Sent, client: str) -> str:
+    def text(self, sent: SentLine, client: str) -> str:
         """The event's text, as `event_of` would give it."""
         return self._event % _values(sent, client)
 
-    def fill(self, sent: Sent, passage: Passage) -> list[tuple[str, int, str]]:
+    def fill(self, sent: SentLine, passage: Passage) -> list[tuple[str, int, str]]:
         """The event's rows as `Case.rows` would give them."""
         values: dict[str, Any] = {
             **_values(sent, passage.client_id),
@@ -105,7 +105,7 @@ class Lines:
         return [(folder, values[time], pattern % values) for folder, time, pattern in self._lines]
 
 
-def _values(sent: Sent, client: str) -> dict[str, Any]:
+def _values(sent: SentLine, client: str) -> dict[str, Any]:
     return {
         "client": client,
         "id": sent.id,

@@ -46,7 +46,7 @@ class _Object:
         self._lines.clear()
 
 
-class Objects:
+class MadeObjects:
     """The archive at `root`; an object is full with `rows` rows, a small one with a twentieth.
 
     Small are those of the hours `small`, counted from 1970, and the handovers, which a function writes by

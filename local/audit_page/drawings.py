@@ -119,7 +119,7 @@ class Ribbon:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class DrawnFlow:
     """The drawing of where events went: boxes, ribbons, its height in units of its view box."""
 
     nodes: list[Node]
@@ -136,7 +136,7 @@ _BOX: Final = 9
 _LEAST: Final = 2.0
 
 
-def flow(rows: Sequence[Row]) -> Flow | None:
+def flow(rows: Sequence[Row]) -> DrawnFlow | None:
     """Return device -> route -> inbox; the thickness grows with the logarithm: one lost event can be seen.
 
     A row without a device is about all together. What devices with a name lost there starts at their boxes.
@@ -167,7 +167,7 @@ def flow(rows: Sequence[Row]) -> Flow | None:
         ribbons.append(
             Ribbon(path, width[link], is_lost, f"{one[1]} → {other[1]}: {count(links[link])} {word}")
         )
-    return Flow(list(boxes.values()), ribbons, max(depths))
+    return DrawnFlow(list(boxes.values()), ribbons, max(depths))
 
 
 def _links(rows: Sequence[Row]) -> Counter[tuple[Box, Box, bool]]:

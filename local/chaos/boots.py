@@ -120,7 +120,7 @@ def plan(seed: int, boots: int) -> Iterator[Boot]:
 
 
 @dataclass
-class Alarm:
+class BootAlarm:
     """One alarm, sent from boot number `boot` on, until it was `confirmed` in another one or the same."""
 
     id: str
@@ -141,7 +141,7 @@ class BootLog:
 
 
 @dataclass
-class Recorder:
+class BootRecorder:
     """The arrivals in the cloud: the things that sent each alarm, by id, and how many alarms were expired."""
 
     things: dict[str, set[str]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BootVerdict:
     """The ids of the alarms that were acknowledged; of these, those lost without and with a report."""
 
     acknowledged: list[str]
@@ -168,14 +168,14 @@ class Verdict:
     under_another: list[str]
 
 
-def judge(alarms: Sequence[Alarm], boots: Sequence[BootLog], things: dict[str, set[str]]) -> Verdict:
+def judge(alarms: Sequence[BootAlarm], boots: Sequence[BootLog], things: dict[str, set[str]]) -> BootVerdict:
     """Compare what was acknowledged with the `things` that it came from.
 
     An alarm that is repeated may come from each thing that it was sent to. What only Mosquitto had may be
     lost if it or the forwarder reports that until the forwarder has connected again; what the spool had, if a
     forwarder of another thing reports that it set the spool aside.
     """
-    found = Verdict([], [], [], [])
+    found = BootVerdict([], [], [], [])
     for each in alarms:
         if each.confirmed is None:
             continue
@@ -194,7 +194,7 @@ def judge(alarms: Sequence[Alarm], boots: Sequence[BootLog], things: dict[str, s
     return found
 
 
-def figures(verdict: Verdict, boots: Sequence[BootLog], expired: int, undelivered: int) -> list[Figure]:
+def figures(verdict: BootVerdict, boots: Sequence[BootLog], expired: int, undelivered: int) -> list[Figure]:
     """Return the figures of a run; those with an aim are to be 0."""
     return [
         Figure("boots", len(boots), "boots"),
@@ -210,16 +210,16 @@ def figures(verdict: Verdict, boots: Sequence[BootLog], expired: int, undelivere
     ]
 
 
-def run(boots: int, seed: int, output: Path) -> tuple[Verdict, list[Figure]]:
+def run(boots: int, seed: int, output: Path) -> tuple[BootVerdict, list[Figure]]:
     """Play so many boots. Raises `ToolMissingError`, or what keeps the first boot from starting."""
-    recorder = Recorder()
+    recorder = BootRecorder()
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor(output))
         authority = Authority(output / "certificates")
         cloud = start_cloud_broker(supervisor, output / "cloud", authority)
         stack.enter_context(cloud.recorded(recorder.take))
         things = [authority.thing(name, cloud.port) for name in THINGS]
-        device = Device(supervisor, stack.enter_context(Network()), things, output / "card", seed)
+        device = BootDevice(supervisor, stack.enter_context(Network()), things, output / "card", seed)
         stack.callback(device.close)
         for number, boot in enumerate(plan(seed, boots)):
             device.play(number, boot)
@@ -230,13 +230,13 @@ def run(boots: int, seed: int, output: Path) -> tuple[Verdict, list[Figure]]:
     return verdict, figures(verdict, device.boots, recorder.expired, undelivered)
 
 
-class Device:
+class BootDevice:
     """A card with broker, spool and services, in `folder`, that boots in one of `things`."""
 
     def __init__(
         self, supervisor: Supervisor, network: Network, things: Sequence[Thing], folder: Path, seed: int
     ) -> None:
-        self.alarms: list[Alarm] = []
+        self.alarms: list[BootAlarm] = []
         self.boots: list[BootLog] = []
         folder = folder.resolve()
         self._settings, self._database = folder / "forwarder.toml", folder / "mosquitto" / "mosquitto.db"
@@ -316,10 +316,10 @@ class Device:
         self._offset_s = offset_s
         self._clock.jump(offset_s)
 
-    def _alarm(self, sender: str, boot: int) -> tuple[Alarm, Envelope]:
+    def _alarm(self, sender: str, boot: int) -> tuple[BootAlarm, Envelope]:
         id, now = f"{sender}-{len(self.alarms)}", utc_now() + timedelta(seconds=self._offset_s)
         times = {"time": timestamp(now), "expirytime": timestamp(now + _LIFETIME)}
-        self.alarms.append(Alarm(id, sender, boot))
+        self.alarms.append(BootAlarm(id, sender, boot))
         event = write_event({"id": id, "source": f"/{sender}", "type": TYPES[sender], **times}, {"n": boot})
         return self.alarms[-1], event
 
@@ -339,7 +339,7 @@ class Device:
     @contextmanager
     def _plain(self, boot: int) -> Iterator[Callable[[], None]]:
         """Publish alarms for which Mosquitto's acknowledgement is all that their sender knows."""
-        sent: list[tuple[Alarm, mqtt.MQTTMessageInfo]] = []
+        sent: list[tuple[BootAlarm, mqtt.MQTTMessageInfo]] = []
         with plain_client(PLAIN, self._home.broker.port, reconnect_on_failure=False) as client:
 
             def publish() -> None:

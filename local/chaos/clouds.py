@@ -21,8 +21,8 @@ from eventplane_aws.rules import SQS_VISIBILITY
 from local.certificates import Authority
 from local.chaos.alarms import Observer, Watched, read_alarms
 from local.chaos.arrivals import Arrivals
-from local.chaos.fault_proxy import Failure, FaultProxy, Target
-from local.chaos.faults import Fault, at_once, freeze, kill
+from local.chaos.fault_proxy import FaultProxy, Outage, ProxyTarget
+from local.chaos.faults import ChaosFault, at_once, freeze, kill
 from local.chaos.schedule import SERVICES
 from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY, arrivals_file
 from local.cloud import CloudEndpoint
@@ -37,7 +37,7 @@ from local.waiting import wait_until_none_remain
 from operations import system
 
 
-class Cloud(ABC):
+class ChaosCloud(ABC):
     """A cloud with the plane in it, whose processes belong to a supervisor.
 
     `description` says what is real in it; `patience_s` is how long nothing may arrive before what is missing
@@ -58,7 +58,7 @@ class Cloud(ABC):
         """Provision a device called `home`."""
 
     @abstractmethod
-    def faults(self) -> dict[str, Fault]:
+    def faults(self) -> dict[str, ChaosFault]:
         """Return what can break in it, by kind."""
 
     @property
@@ -100,7 +100,7 @@ class Cloud(ABC):
         """End what is no process of the supervisor."""
 
 
-class StandIn(Cloud):
+class StandIn(ChaosCloud):
     """Mosquitto in IoT Core's place, and the functions' own code over files (`local.chaos.worker`).
 
     Real are mutual TLS, the broker's acknowledgements, the router, the archive writer and their records. As
@@ -143,7 +143,7 @@ class StandIn(Cloud):
     def thing(self, home: str, directory: Path) -> Thing:  # noqa: ARG002 - the authority has one
         return self._authority.thing(home, self._broker.port)
 
-    def faults(self) -> dict[str, Fault]:
+    def faults(self) -> dict[str, ChaosFault]:
         return {
             "router-kill": kill(*self._workers),
             "router-stop": freeze(*self._workers),
@@ -173,7 +173,7 @@ class StandIn(Cloud):
         return self._folder / ARCHIVE
 
 
-class Emulated(Cloud):
+class Emulated(ChaosCloud):
     """The plane in the emulated cloud, read by consumers in a process of their own."""
 
     description = "the plane as cdk deploys it, in the emulated cloud"
@@ -210,7 +210,7 @@ class Emulated(Cloud):
     def thing(self, home: str, directory: Path) -> Thing:
         return self._plane.provision(home, directory)
 
-    def faults(self) -> dict[str, Fault]:
+    def faults(self) -> dict[str, ChaosFault]:
         """Return the kills of functions in the middle of their work, and of the consumers."""
         cloud = self._seen_by_functions
         return {
@@ -259,8 +259,8 @@ class Redeployable(Emulated):
         self._contract_file = copy_contract(self._folder / "contract")
         self._deployments = 0
 
-    def faults(self) -> dict[str, Fault]:
-        return super().faults() | {"deployment": Fault(self._deploy)}
+    def faults(self) -> dict[str, ChaosFault]:
+        return super().faults() | {"deployment": ChaosFault(self._deploy)}
 
     def _deploy(self) -> None:
         self._deployments += 1
@@ -331,22 +331,22 @@ class Faulty(Emulated):
         self._plane.register(home)
         return super().thing(home, directory)
 
-    def faults(self) -> dict[str, Fault]:
+    def faults(self) -> dict[str, ChaosFault]:
         """Return those of `Emulated`, and every failure of every service."""
         targets = {
-            "s3": Target("s3"),
-            "dynamodb": Target("dynamodb"),
-            "sqs": Target("sqs"),
-            "inbox": Target("sqs", self._plane.inboxes[BROKEN_INBOX].rpartition("/")[2]),
-            "iot": Target("iotdata"),
+            "s3": ProxyTarget("s3"),
+            "dynamodb": ProxyTarget("dynamodb"),
+            "sqs": ProxyTarget("sqs"),
+            "inbox": ProxyTarget("sqs", self._plane.inboxes[BROKEN_INBOX].rpartition("/")[2]),
+            "iot": ProxyTarget("iotdata"),
         }
         return super().faults() | {
-            f"{service}-{failure}": Fault(
+            f"{service}-{failure}": ChaosFault(
                 partial(self._proxy.begin, targets[service], failure),
                 partial(self._proxy.end, targets[service]),
             )
             for service in SERVICES
-            for failure in Failure
+            for failure in Outage
         }
 
     def is_idle(self) -> bool:

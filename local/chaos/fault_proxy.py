@@ -9,7 +9,7 @@ from enum import StrEnum
 from hashlib import md5
 from typing import Final
 
-from local.proxy import Answer, Call, Proxy
+from local.proxy import CallProxy, ProxyAnswer, ProxyCall
 
 LATE_S: Final = 3.0
 """How late an answer comes: later than a function waits for one (`lambdas/common/aws.py`)."""
@@ -26,7 +26,7 @@ _LEDGER: Final = b"-ledger"
 """In the URL of the ledger's queue, which still records swallowed events as delivered."""
 
 
-class Failure(StrEnum):
+class Outage(StrEnum):
     """The failure of a service."""
 
     UNAVAILABLE = "unavailable"
@@ -46,13 +46,13 @@ class Failure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProxyTarget:
     """The calls of `service`, by its signing name; with `resource` only those that name it."""
 
     service: str
     resource: str = ""
 
-    def has(self, call: Call) -> bool:
+    def has(self, call: ProxyCall) -> bool:
         """Return whether `call` goes there."""
         if call.service != self.service:
             return False
@@ -61,24 +61,24 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    target: Target
-    failure: Failure
+    target: ProxyTarget
+    failure: Outage
     met: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
 
 
-class FaultProxy(Proxy):
+class FaultProxy(CallProxy):
     """Passes calls on to `upstream`, except those of a service that fails."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
-        self._outages: dict[Target, _Outage] = {}
+        self._outages: dict[ProxyTarget, _Outage] = {}
 
-    def begin(self, target: Target, failure: Failure) -> None:
+    def begin(self, target: ProxyTarget, failure: Outage) -> None:
         """Let the calls to `target` fail from now on."""
         self._outages = {**self._outages, target: _Outage(target, failure)}
 
-    def end(self, target: Target, *, unmet: bool = False) -> None:
+    def end(self, target: ProxyTarget, *, unmet: bool = False) -> None:
         """Let the calls to `target` pass again; those that stall end without an answer.
 
         Unless it may end `unmet`, the outage goes on until a call has met it, for `_LONGEST_S` at most.
@@ -89,35 +89,35 @@ class FaultProxy(Proxy):
         outages.pop(target).over.set()
         self._outages = outages
 
-    def answer(self, call: Call) -> Answer | None:
+    def answer(self, call: ProxyCall) -> ProxyAnswer | None:
         """Answer by the outage of the called service, if there is one."""
         outage = next((each for each in self._outages.values() if each.target.has(call)), None)
-        if outage is None or (outage.failure is Failure.SWALLOWED and not _sends_events(call)):
+        if outage is None or (outage.failure is Outage.SWALLOWED and not _sends_events(call)):
             return self.forward(call)
         outage.met.set()
         match outage.failure:
-            case Failure.UNAVAILABLE:
+            case Outage.UNAVAILABLE:
                 return _refusal(call, *_UNAVAILABLE[call.service])
-            case Failure.THROTTLED:
+            case Outage.THROTTLED:
                 return _refusal(call, *_THROTTLED[call.service])
-            case Failure.STALLED:
+            case Outage.STALLED:
                 outage.over.wait(_STALL_S)
                 return None
-            case Failure.LATE:
+            case Outage.LATE:
                 answer = self.forward(call)
                 outage.over.wait(LATE_S)
                 return answer
-            case Failure.UNANSWERED:
+            case Outage.UNANSWERED:
                 self.forward(call)
                 return None
-            case Failure.ANSWER_LOST:
+            case Outage.ANSWER_LOST:
                 answer = self.forward(call)
                 return None if "attempt=1" in call.headers.get("amz-sdk-request", "") else answer
-            case Failure.SWALLOWED:
+            case Outage.SWALLOWED:
                 return _stored(call.body)
 
 
-def _sends_events(call: Call) -> bool:
+def _sends_events(call: ProxyCall) -> bool:
     return call.action == _SEND and _LEDGER not in call.body
 
 
@@ -137,19 +137,21 @@ _THROTTLED: Final = {
 _NAMESPACES: Final = {"dynamodb": "com.amazonaws.dynamodb.v20120810#", "sqs": "com.amazonaws.sqs#"}
 
 
-def _refusal(call: Call, status: int, code: str) -> Answer:
+def _refusal(call: ProxyCall, status: int, code: str) -> ProxyAnswer:
     """Return an error in the protocol of the called service."""
     message = "Please reduce your request rate." if status in (400, 429) else "Please try again."
     if call.service == "s3":
         text = f"<Error><Code>{code}</Code><Message>{message}</Message><RequestId>0</RequestId></Error>"
         xml = f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode()
-        return Answer(status, [("Content-Type", "application/xml")], b"" if call.method == "HEAD" else xml)
+        return ProxyAnswer(
+            status, [("Content-Type", "application/xml")], b"" if call.method == "HEAD" else xml
+        )
     headers = [("Content-Type", "application/x-amz-json-1.0"), ("x-amzn-ErrorType", code)]
     document = {"__type": _NAMESPACES.get(call.service, "") + code, "message": message}
-    return Answer(status, headers, json.dumps(document).encode())
+    return ProxyAnswer(status, headers, json.dumps(document).encode())
 
 
-def _stored(request: bytes) -> Answer:
+def _stored(request: bytes) -> ProxyAnswer:
     entries = [
         {
             "Id": each["Id"],
@@ -159,4 +161,4 @@ def _stored(request: bytes) -> Answer:
         for each in json.loads(request)["Entries"]
     ]
     document = {"Successful": entries, "Failed": []}
-    return Answer(200, [("Content-Type", "application/x-amz-json-1.0")], json.dumps(document).encode())
+    return ProxyAnswer(200, [("Content-Type", "application/x-amz-json-1.0")], json.dumps(document).encode())

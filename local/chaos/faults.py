@@ -25,7 +25,7 @@ from local.chaos.load import Sender
 from local.chaos.schedule import PlannedFault
 from local.errors import LocalError
 from local.home import Home
-from local.network import UNIMPAIRED, Impairment, Link
+from local.network import UNIMPAIRED, Impairment, NetworkLink
 from local.poison import poison
 from local.process import Child
 
@@ -46,7 +46,7 @@ class NothingStruckError(LocalError):
 
 
 @dataclass(frozen=True)
-class Fault:
+class ChaosFault:
     """`start` breaks one thing and `heal` repairs it; one without `heal` is over as soon as it began.
 
     `start` may raise `NothingStruckError`.
@@ -56,7 +56,7 @@ class Fault:
     heal: Callable[[], object] | None = None
 
 
-def kill(*children: Child) -> Fault:
+def kill(*children: Child) -> ChaosFault:
     """Kill processes (SIGKILL) and launch them again; another fault may keep one from becoming ready."""
 
     def start() -> None:
@@ -67,15 +67,15 @@ def kill(*children: Child) -> Fault:
         for each in children:
             each.launch()
 
-    return Fault(start, heal)
+    return ChaosFault(start, heal)
 
 
-def restart_storm(homes: Sequence[Home]) -> Fault:
+def restart_storm(homes: Sequence[Home]) -> ChaosFault:
     """Kill every process of all homes, as when the power of a region fails: all come back at one moment."""
     return kill(*(child for home in homes for child in home.children))
 
 
-def freeze(*children: Child) -> Fault:
+def freeze(*children: Child) -> ChaosFault:
     """Stop processes with all their connections (SIGSTOP), and let them go on."""
 
     def send(number: signal.Signals) -> None:
@@ -84,14 +84,14 @@ def freeze(*children: Child) -> Fault:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, number)
 
-    return Fault(partial(send, signal.SIGSTOP), partial(send, signal.SIGCONT))
+    return ChaosFault(partial(send, signal.SIGSTOP), partial(send, signal.SIGCONT))
 
 
-def impaired(link: Link, impairment: Impairment) -> Fault:
-    return Fault(partial(link.impair, impairment), partial(link.impair, UNIMPAIRED))
+def impaired(link: NetworkLink, impairment: Impairment) -> ChaosFault:
+    return ChaosFault(partial(link.impair, impairment), partial(link.impair, UNIMPAIRED))
 
 
-def reconnect_storm(link: Link) -> Fault:
+def reconnect_storm(link: NetworkLink) -> ChaosFault:
     """Reset every connection five times a second."""
     over = threading.Event()
     threads: list[threading.Thread] = []
@@ -110,16 +110,16 @@ def reconnect_storm(link: Link) -> Fault:
         while threads:
             threads.pop().join()
 
-    return Fault(start, heal)
+    return ChaosFault(start, heal)
 
 
-def clock_jump(jump: Callable[[float], None]) -> Fault:
+def clock_jump(jump: Callable[[float], None]) -> ChaosFault:
     """Set the device's wall clock weeks ahead, and the next time weeks behind."""
     jumps = cycle((CLOCK_JUMP_S, -CLOCK_JUMP_S))
-    return Fault(lambda: jump(next(jumps)), lambda: jump(0))
+    return ChaosFault(lambda: jump(next(jumps)), lambda: jump(0))
 
 
-def malformed(sender: Sender) -> Fault:
+def malformed(sender: Sender) -> ChaosFault:
     """Send every kind of malformed message, oversized ones too, among the events of a service."""
     numbers = count()
 
@@ -127,12 +127,12 @@ def malformed(sender: Sender) -> Fault:
         for _ in range(_MALFORMED):
             sender.send_malformed(poison(next(numbers), f"/homes/{sender.home}/activity-service"))
 
-    return Fault(start)
+    return ChaosFault(start)
 
 
 def contract_change(
     home: Home, versions: Sequence[Contract], put_in_cloud: Callable[[Contract], object]
-) -> Fault:
+) -> ChaosFault:
     """Put the next of `versions` in force in the cloud and on the device, which gets a broken file first."""
     turn = 0
 
@@ -143,29 +143,29 @@ def contract_change(
         put_in_cloud(contract)
         home.reload_contract(contract.canonical[:-100])
 
-    return Fault(start, lambda: home.reload_contract(versions[turn % len(versions)].canonical))
+    return ChaosFault(start, lambda: home.reload_contract(versions[turn % len(versions)].canonical))
 
 
-def at_once(strike: Callable[[], int]) -> Fault:
+def at_once(strike: Callable[[], int]) -> ChaosFault:
     """A fault that needs no repair; `strike` returns how many it struck."""
 
     def start() -> None:
         if not strike():
             raise NothingStruckError("nothing of that kind runs")
 
-    return Fault(start)
+    return ChaosFault(start)
 
 
 def faults_of(
     home: Home, sender: Sender, versions: Sequence[Contract], put_in_cloud: Callable[[Contract], object]
-) -> dict[str, Fault]:
+) -> dict[str, ChaosFault]:
     """Return every fault that is possible at `home`, by kind."""
     faults = {
         "forwarder-kill": kill(home.forwarder),
         "forwarder-stop": freeze(home.forwarder),
         "mosquitto-kill": kill(home.broker.child),
         "mosquitto-stop": freeze(home.broker.child),
-        "line-cut": Fault(home.link.cut, home.link.heal),
+        "line-cut": ChaosFault(home.link.cut, home.link.heal),
         "black-hole": impaired(home.link, Impairment(silent=True)),
         "slow-line": impaired(home.link, SLOW_LINE),
         "narrow-line": impaired(home.link, NARROW_LINE),
@@ -174,7 +174,7 @@ def faults_of(
         "contract-change": contract_change(home, versions, put_in_cloud),
     }
     if home.disk:
-        faults["disk-full"] = Fault(home.disk.fill, home.disk.empty)
+        faults["disk-full"] = ChaosFault(home.disk.fill, home.disk.empty)
     if home.clock:
         faults["clock-jump"] = clock_jump(home.clock.jump)
     return faults
@@ -225,7 +225,10 @@ class Injector(Background):
     """
 
     def __init__(
-        self, strikes: Sequence[PlannedFault], homes: Sequence[str], faults: Mapping[tuple[str, int], Fault]
+        self,
+        strikes: Sequence[PlannedFault],
+        homes: Sequence[str],
+        faults: Mapping[tuple[str, int], ChaosFault],
     ) -> None:
         super().__init__("faults")
         self.struck: list[InjectedFault] = []

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from local.chaos.alarms import Alarm, Metrics, UnreadAlarmError, Watched
 from local.chaos.counters import Times, quantile
-from local.chaos.fault_proxy import Failure
+from local.chaos.fault_proxy import Outage
 from local.chaos.faults import InjectedFault
 from local.oracle import Key
 
@@ -42,12 +42,12 @@ class Episode:
     @property
     def is_outage(self) -> bool:
         """True if a service failed; a process is started again, and a lost answer is asked for again."""
-        return not all(each.endswith(("-kill", f"-{Failure.ANSWER_LOST}")) for each in self.kinds)
+        return not all(each.endswith(("-kill", f"-{Outage.ANSWER_LOST}")) for each in self.kinds)
 
     @property
     def stops_urgent(self) -> bool:
         """True if nothing can be delivered meanwhile, because all of SQS fails."""
-        return any(each.startswith("sqs-") and not each.endswith(Failure.ANSWER_LOST) for each in self.kinds)
+        return any(each.startswith("sqs-") and not each.endswith(Outage.ANSWER_LOST) for each in self.kinds)
 
 
 def episodes(struck: Iterable[InjectedFault]) -> list[Episode]:

@@ -23,7 +23,7 @@ from local.audits import run_audits
 from local.background import Background
 from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
-from local.chaos.clouds import Cloud
+from local.chaos.clouds import ChaosCloud
 from local.chaos.counters import Times, given_up, not_stored, sent_again
 from local.chaos.faults import InjectedFault, Injector, changed, faults_of, restart_storm
 from local.chaos.load import CarerMessages, Sender, TimedLog
@@ -42,7 +42,7 @@ _MIB: Final = 1 << 20
 _HOUR_S: Final = 3_600.0
 
 
-class Sample(NamedTuple):
+class Tick(NamedTuple):
     """At `at_s` of the run: resident memory and spool files of the largest home, MiB."""
 
     at_s: float
@@ -55,7 +55,7 @@ class ResourceSampler(Background):
 
     def __init__(self, homes: Sequence[Home]) -> None:
         super().__init__("probe")
-        self.samples: list[Sample] = []
+        self.samples: list[Tick] = []
         self._homes = homes
 
     def _run(self) -> None:
@@ -63,10 +63,10 @@ class ResourceSampler(Background):
         while not self._ending.wait(_EVERY_S):
             memory = max(map(_rss_mib, self._homes))
             if memory:  # 0 while no forwarder runs
-                self.samples.append(Sample(monotonic() - began, memory, max(map(_spool_mib, self._homes))))
+                self.samples.append(Tick(monotonic() - began, memory, max(map(_spool_mib, self._homes))))
 
 
-def per_hour(samples: Sequence[Sample], part: int) -> float:
+def per_hour(samples: Sequence[Tick], part: int) -> float:
     """Return the hourly growth of field number `part`, by the line that fits the second half of `samples`.
 
     In the first half the processes warm up.
@@ -111,7 +111,7 @@ class RunResult:
     arrivals: Mapping[str, Arrivals]
     called: Times
     struck: Sequence[InjectedFault]
-    samples: Sequence[Sample]
+    samples: Sequence[Tick]
     send_s: float
     drain_s: float
     gave_up_waiting_for: Sequence[str]
@@ -226,7 +226,12 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
 
 
 def _start_home(
-    stack: ExitStack, supervisor: Supervisor, network: Network, cloud: Cloud, scenario: Scenario, name: str
+    stack: ExitStack,
+    supervisor: Supervisor,
+    network: Network,
+    cloud: ChaosCloud,
+    scenario: Scenario,
+    name: str,
 ) -> Home:
     directory = scenario.machine.folder(supervisor.run_dir, name)
     home = start_home(
@@ -273,7 +278,7 @@ def _unsent(homes: Iterable[Home], senders: Iterable[Sender]) -> int:
 class _Owed:
     """How many of the `expected` events have not arrived yet; `arrivals` is by cloud service."""
 
-    def __init__(self, cloud: Cloud, expected: Mapping[str, Collection[Key]]) -> None:
+    def __init__(self, cloud: ChaosCloud, expected: Mapping[str, Collection[Key]]) -> None:
         self._expected = {name: len(keys) for name, keys in expected.items()}
         self.arrivals = {name: cloud.arrivals(name) for name in expected if name not in ON_DEVICE}
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Final
 
 from eventplane.contract import Contract
-from local.chaos.clouds import Cloud, Emulated, Faulty, Redeployable, StandIn
+from local.chaos.clouds import ChaosCloud, Emulated, Faulty, Redeployable, StandIn
 from local.chaos.faults import changed, with_order
 from local.chaos.load import ALARMS, FAMILY, READINGS, Load
-from local.chaos.schedule import KINDS, Mode, Pace, PlannedFault, cloud_faults_plan, every, schedule
+from local.chaos.schedule import KINDS, PlannedFault, Spread, Tempo, cloud_faults_plan, every, schedule
 from local.machine import ArmUserland, ThisMachine
 from local.process import Supervisor
 
@@ -31,7 +31,7 @@ class Scenario:
     homes: int
     load: Load
     plan: Plan
-    cloud: Callable[[Supervisor, Contract], Cloud]
+    cloud: Callable[[Supervisor, Contract], ChaosCloud]
     seconds: float
     kinds: Sequence[str] = ()
     ends_with_load: bool = False
@@ -57,14 +57,14 @@ class Scenario:
         return replace(self, load=load, seconds=faults_s)
 
 
-_STEADY: Final = Pace(1.0, 4.0, 3.0)
+_STEADY: Final = Tempo(1.0, 4.0, 3.0)
 
 
-_BRISK_PAIRS: Final = partial(schedule, mode=Mode.PAIRS, pace=Pace(0.5, 1.0, 0.5))
-_PAIRS: Final = partial(schedule, mode=Mode.PAIRS, pace=_STEADY)
-_SINGLY: Final = partial(schedule, mode=Mode.SINGLY, pace=_STEADY)
-_TOGETHER: Final = partial(schedule, mode=Mode.TOGETHER, pace=_STEADY)
-_CALMLY: Final = partial(schedule, mode=Mode.SINGLY, pace=Pace(1.0, 3.0, 15.0))
+_BRISK_PAIRS: Final = partial(schedule, mode=Spread.PAIRS, pace=Tempo(0.5, 1.0, 0.5))
+_PAIRS: Final = partial(schedule, mode=Spread.PAIRS, pace=_STEADY)
+_SINGLY: Final = partial(schedule, mode=Spread.SINGLY, pace=_STEADY)
+_TOGETHER: Final = partial(schedule, mode=Spread.TOGETHER, pace=_STEADY)
+_CALMLY: Final = partial(schedule, mode=Spread.SINGLY, pace=Tempo(1.0, 3.0, 15.0))
 
 
 def _each(period_s: float) -> Plan:

@@ -9,11 +9,11 @@ from itertools import combinations
 from random import Random
 from typing import Final, NoReturn
 
-from local.chaos.fault_proxy import Failure
+from local.chaos.fault_proxy import Outage
 from local.errors import LocalError
 
 
-class Mode(StrEnum):
+class Spread(StrEnum):
     """The number of faults at a time."""
 
     SINGLY = "singly"
@@ -46,7 +46,7 @@ class PlannedFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Tempo:
     """Seconds: a fault lasts from `shortest_s` to `longest_s`, and `calm_s` pass before the next ones."""
 
     shortest_s: float
@@ -62,7 +62,7 @@ def chosen(kinds: Sequence[str], possible: Collection[str]) -> Sequence[str]:
 
 
 def schedule(
-    seed: int, kinds: Sequence[str], homes: int, seconds: float, mode: Mode, pace: Pace
+    seed: int, kinds: Sequence[str], homes: int, seconds: float, mode: Spread, pace: Tempo
 ) -> tuple[PlannedFault, ...]:
     """Return the strikes of a run of `seconds`, by their time; the last one is over before the run is.
 
@@ -105,8 +105,8 @@ def _no_room(seconds: float) -> NoReturn:
     raise ScheduleError(f"a run of {seconds:g} s has no room for one fault; make it longer")
 
 
-def _groups(kinds: Sequence[str], mode: Mode) -> list[tuple[str, ...]]:
-    size = {Mode.SINGLY: 1, Mode.PAIRS: 2, Mode.TOGETHER: len(kinds)}[mode]
+def _groups(kinds: Sequence[str], mode: Spread) -> list[tuple[str, ...]]:
+    size = {Spread.SINGLY: 1, Spread.PAIRS: 2, Spread.TOGETHER: len(kinds)}[mode]
     groups = list(combinations(kinds, size))
     if not groups or not size:
         raise ScheduleError(f"faults in mode {mode} need more than {len(kinds)} kinds; name more")
@@ -114,7 +114,7 @@ def _groups(kinds: Sequence[str], mode: Mode) -> list[tuple[str, ...]]:
 
 
 def _group(
-    random: Random, group: tuple[str, ...], home: int, clock: float, pace: Pace
+    random: Random, group: tuple[str, ...], home: int, clock: float, pace: Tempo
 ) -> Iterator[PlannedFault]:
     for kind in group:
         at = round(clock + random.uniform(0, pace.shortest_s / 2), 3)
@@ -131,7 +131,7 @@ KILL: Final = "router-kill"
 """In an outage, so that a router starts cold in it."""
 
 KINDS: Final = (
-    *(f"{service}-{failure}" for service in SERVICES for failure in Failure if failure != Failure.SWALLOWED),
+    *(f"{service}-{failure}" for service in SERVICES for failure in Outage if failure != Outage.SWALLOWED),
     KILL,
 )
 

@@ -83,7 +83,7 @@ LINES: Final = (
 
 
 @dataclass(slots=True)
-class Received:
+class LineArrivals:
     """Arrivals of one home: how often each event, when first, and the payloads that brought any."""
 
     times: Counter[str] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LineOutcome:
     """The result of a line: `sent_bytes` of it for `payload_bytes`, and each alarm's delay, seconds."""
 
     line: SlowLine
@@ -133,10 +133,10 @@ def run(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Figure]:
     return [each for outcome in play(lines, seed, folder) for each in outcome.figures()]
 
 
-def play(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Outcome]:
+def play(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[LineOutcome]:
     """Drain a backlog over each line, all at the same time. Raises what keeps a part from starting."""
     authority, contract = Authority(folder / "certificates"), load_contract()
-    received = {f"home-{number}": Received() for number in range(len(lines))}
+    received = {f"home-{number}": LineArrivals() for number in range(len(lines))}
     with Supervisor(folder) as supervisor, Network() as network, ThreadPoolExecutor(len(lines)) as pool:
         broker = start_cloud_broker(supervisor, folder / "cloud", authority)
         with broker.recorded(_recorder(received)):
@@ -148,7 +148,7 @@ def play(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Outcome]:
             return list(pool.map(partial(_drain, seed), lines, homes, received.values()))
 
 
-def _recorder(received: dict[str, Received]) -> CallbackOnMessage:
+def _recorder(received: dict[str, LineArrivals]) -> CallbackOnMessage:
     def note(_client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         at, got = monotonic(), received[message.topic.split("/")[4]]
         ids = [each.id for each in unpack(bytes(message.payload)) if isinstance(each, Envelope)]
@@ -163,7 +163,7 @@ def _recorder(received: dict[str, Received]) -> CallbackOnMessage:
     return note
 
 
-def _drain(seed: int, line: SlowLine, home: Home, received: Received) -> Outcome:
+def _drain(seed: int, line: SlowLine, home: Home, received: LineArrivals) -> LineOutcome:
     random, link = Random(f"{seed} {line.name}"), home.link
     services = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"services-{home.name}")
     services.max_inflight_messages_set(100)
@@ -208,7 +208,7 @@ def _drain(seed: int, line: SlowLine, home: Home, received: Received) -> Outcome
     services.loop_stop()
     wanted = [*backlog, *sent_at]
     times = dict(received.times)
-    return Outcome(
+    return LineOutcome(
         line,
         sum(id not in times for id in wanted),
         len(wanted),

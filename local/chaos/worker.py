@@ -151,7 +151,7 @@ def arrivals_file(arrivals: Path, rule: str, service: str) -> Path:
     return arrivals / rule / f"{service}.jsonl"
 
 
-class Functions:
+class WorkerFunctions:
     """The archive writer and the router behind `rule`, over the files of `folder`."""
 
     def __init__(self, folder: Path, rule: str) -> None:
@@ -191,7 +191,7 @@ def queue_message(topic: str, payload: bytes) -> QueueMessage:
 def main() -> None:
     """Serve until SIGTERM, and drain."""
     folder, port, rule = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    functions = Functions(folder, rule)
+    functions = WorkerFunctions(folder, rule)
     arrived: Queue[mqtt.MQTTMessage] = Queue()
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())

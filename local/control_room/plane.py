@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from local.control_room.tally import Counters, Followed, Latency
+from local.control_room.tally import Counters, Followed, TallyLatency
 
 
 class Stage(StrEnum):
@@ -22,7 +22,7 @@ class Stage(StrEnum):
     ARCHIVE = "archive"
 
 
-class Fault(StrEnum):
+class RoomFault(StrEnum):
     """The faults that the page can inject."""
 
     NETWORK = "network"
@@ -33,7 +33,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StageStanding:
     """The state of a stage: `passed` events since the start, `waiting` messages in it now (None: unknown).
 
     `is_up` is False while its process is down or its calls fail; `note` describes its state in a few words.
@@ -54,15 +54,15 @@ class State:
 
     contract: str
     home: str
-    stages: dict[Stage, Standing]
+    stages: dict[Stage, StageStanding]
     counters: Counters
-    latency: Latency
-    active: Collection[Fault] = ()
+    latency: TallyLatency
+    active: Collection[RoomFault] = ()
     events: tuple[Followed, ...] = ()
     commands: dict[str, str] = field(default_factory=dict)
 
 
-class Plane(Protocol):
+class PlaneView(Protocol):
     """A running plane. Each method may be called by several threads, and returns without waiting for effects.
 
     Each may raise `LocalError` or `EventPlaneError`; the page shows its message.
@@ -74,8 +74,8 @@ class Plane(Protocol):
     def send_alarm(self) -> str:
         """Publish an alarm at the home's broker, once that is up, and return the event's id."""
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: RoomFault) -> None:
         """Start a fault (idempotent)."""
 
-    def heal(self, fault: Fault) -> None:
+    def heal(self, fault: RoomFault) -> None:
         """End a lasting fault (idempotent)."""

@@ -25,7 +25,7 @@ from contract import pages
 from eventplane.account import Fate
 from eventplane.errors import EventPlaneError
 from local.background import BackgroundServer
-from local.control_room.plane import Fault, Plane
+from local.control_room.plane import PlaneView, RoomFault
 from local.errors import LocalError
 from local.ports import LOOPBACK
 
@@ -33,11 +33,11 @@ _HERE: Final = Path(__file__).parent
 _log = logging.getLogger(__name__)
 
 BUTTONS: Final = {
-    Fault.NETWORK: ("Cut the network", "Restore the network"),
-    Fault.FORWARDER: ("kill -9 the forwarder", ""),
-    Fault.MOSQUITTO: ("kill -9 Mosquitto", ""),
-    Fault.ROUTER: ("kill -9 a router", ""),
-    Fault.S3: ("Make S3 fail", "Restore S3"),
+    RoomFault.NETWORK: ("Cut the network", "Restore the network"),
+    RoomFault.FORWARDER: ("kill -9 the forwarder", ""),
+    RoomFault.MOSQUITTO: ("kill -9 Mosquitto", ""),
+    RoomFault.ROUTER: ("kill -9 a router", ""),
+    RoomFault.S3: ("Make S3 fail", "Restore S3"),
 }
 """The label of each fault's button, and its label while a lasting fault is in force."""
 
@@ -50,7 +50,7 @@ _SECRET_BYTES: Final = 16
 class ControlRoom(BackgroundServer):
     """Serve the control room of `plane` at `url`, on a free port, while the `with` block runs."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: PlaneView) -> None:
         server = _Server(plane)
         super().__init__("control room", server)
         self._secret = server.secret
@@ -65,7 +65,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: PlaneView) -> None:
         self.plane = plane
         self.page, self.policy = _page()
         self.secret = token_urlsafe(_SECRET_BYTES)
@@ -98,17 +98,17 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._change(self.server.plane.heal)
 
-    def _change(self, change: Callable[[Fault], None]) -> None:
+    def _change(self, change: Callable[[RoomFault], None]) -> None:
         if not self._is_allowed(needs_origin=True):
             return
         if self.command == "POST" and self._place == "alarm":
             self._answer(lambda: {"id": self.server.plane.send_alarm()})
             return
         folder, _, name = self._place.rpartition("/")
-        if folder != "faults" or name not in list(Fault):
+        if folder != "faults" or name not in list(RoomFault):
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
             return
-        self._answer(lambda: change(Fault(name)))
+        self._answer(lambda: change(RoomFault(name)))
 
     @property
     def _place(self) -> str:

@@ -62,7 +62,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class TallyLatency:
     """From sending to an inbox, over the last `samples` deliveries, in ms; None of none."""
 
     samples: int = 0
@@ -75,7 +75,7 @@ Routes = tuple[tuple[str, str], ...]
 """Names and conditions of the routes on an event's way; empty where no route of the contract leads."""
 
 
-class Due(NamedTuple):
+class DueAlarm(NamedTuple):
     """The `routes` that take an event to an inbox, and whether that is promised: at least once.
 
     `down` is the devices' inbox where they lead through it: what the downlink refuses never comes home.
@@ -128,7 +128,7 @@ class _Sent:
     sender: str = ""
     priority: str = ""
     sent_ms: float = 0.0
-    due: Mapping[str, Due] = field(default_factory=dict)
+    due: Mapping[str, DueAlarm] = field(default_factory=dict)
     nobody: str = ""
     arrived: dict[str, float] = field(default_factory=dict)
     copies: dict[str, int] = field(default_factory=dict)
@@ -269,15 +269,15 @@ class Tally:
             unknown = max(0, self._received - self._settled.total())
             return Counters(*counts, waiting, ended, self._settled["rang"], self._settled["taken"], unknown)
 
-    def latency(self) -> Latency:
+    def latency(self) -> TallyLatency:
         """Return how long the last deliveries took."""
         with self._lock:
             values = list(self._latencies)
         if not values:
-            return Latency()
+            return TallyLatency()
         ordered = sorted(values)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-        return Latency(len(values), values[-1], median(ordered), p99)
+        return TallyLatency(len(values), values[-1], median(ordered), p99)
 
     def last(self) -> tuple[Followed, ...]:
         """Return the last events, the newest first."""
@@ -309,7 +309,7 @@ class Tally:
             self._received += 1
             self._latencies.append(max(0.0, at_ms - known.sent_ms))
 
-    def _missing(self, inbox: str, due: Due) -> Account:
+    def _missing(self, inbox: str, due: DueAlarm) -> Account:
         """Return what an event is that is in no inbox and no queue, while nothing is broken."""
         if not due.is_promised:
             return Account(inbox, Fate.DROPPED, why="best_effort")
@@ -329,7 +329,7 @@ class Tally:
                 self._note(key, account)
 
     def _followed(self, known: _Sent, event: Envelope) -> Followed:
-        unexpected = dict.fromkeys(known.arrived.keys() - known.due.keys(), Due(()))
+        unexpected = dict.fromkeys(known.arrived.keys() - known.due.keys(), DueAlarm(()))
         deliveries = []
         for inbox, due in {**known.due, **unexpected}.items():
             account, at_ms = known.account(inbox, self._now_ms, self._waits), known.arrived.get(inbox)
@@ -340,7 +340,7 @@ class Tally:
         return Followed(*names, known.priority, known.sent_ms, tuple(deliveries), known.nobody)
 
 
-def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[str, Due], str]:
+def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[str, DueAlarm], str]:
     """Return the participants that the contract sends `event` to, each with its routes, and why nobody is.
 
     Inboxes that the plane's own functions read are left out: arrivals there cannot be seen.
@@ -348,7 +348,7 @@ def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[
     found: Sequence[Reception] = outcomes(contract, event, sender)
     down = contract.device.inbox.address
     due = {
-        receipt.channel.participant: Due(
+        receipt.channel.participant: DueAlarm(
             tuple((each.route.name, filter_text(each.route.filter)) for each in receipt.hops),
             receipt.guarantee is DeliveryGuarantee.AT_LEAST_ONCE,
             next((down for each in receipt.hops if each.route.destination == down), None),

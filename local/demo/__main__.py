@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from eventplane.errors import EventPlaneError
-from local.demo.run import Options, run
+from local.demo.run import DemoOptions, run
 from local.deploy import ROOT
 from local.errors import LocalError
 from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, open_input, read_bound
@@ -42,7 +42,7 @@ def main() -> int:
                 arguments.seed,
             )
             label = str(arguments.data) if arguments.data else "simulator"
-            summary = run(Options(source, label, arguments.seed, OUTPUT), console)
+            summary = run(DemoOptions(source, label, arguments.seed, OUTPUT), console)
     except InputBoundError as error:
         _complain(error, console)
         return 2

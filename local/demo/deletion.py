@@ -35,7 +35,7 @@ class NothingToDeleteError(LocalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class Forgotten:
     """`file`, by its path in the archive, recorded the delivery of `events` and no longer does."""
 
     file: str
@@ -58,7 +58,7 @@ class Deletion:
         }
 
 
-def copy_without_one(archive: Path, copy: Path) -> Deletion:
+def copy_without_one(archive: Path, copy: Path) -> Forgotten:
     """Make `copy` of `archive`, in which the ledger's object with most deliveries has lost them.
 
     Its other rows stay: a dead letter ends elsewhere as well, and what entered in the cloud has no other
@@ -76,7 +76,7 @@ def copy_without_one(archive: Path, copy: Path) -> Deletion:
     others = (line for line in held[file] if not _is_delivery(json.loads(line)))
     # Also without a row: an object that is gone is a hole of the archive, and no loss.
     write_as_its_writer(copy, name, list(others))
-    return Deletion(name.as_posix(), frozenset((row["source"], row["id"]) for row in deliveries[file]))
+    return Forgotten(name.as_posix(), frozenset((row["source"], row["id"]) for row in deliveries[file]))
 
 
 def write_as_its_writer(archive: Path, name: Path, lines: Sequence[bytes]) -> None:
@@ -99,7 +99,7 @@ def _is_delivery(row: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """The `report` on the archive, its `page`, and what the second audit `noticed` (`Deletion.seen_by`)."""
+    """The `report` on the archive, its `page`, and what the second audit `noticed` (`Forgotten.seen_by`)."""
 
     report: dict[str, Any]
     noticed: dict[str, Any]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, NamedTuple, Self
 
-from local.chaos.faults import Fault
+from local.chaos.faults import ChaosFault
 from local.home import Home
 from local.process import Child
 
@@ -33,19 +33,19 @@ class _Planned(NamedTuple):
     kind: str
     at: float
     outage_s: float
-    of: Callable[[Home], Fault]
+    of: Callable[[Home], ChaosFault]
 
 
 _PLAN = (
-    _Planned("network cut", 0.25, CUT_SECONDS, lambda home: Fault(home.link.cut, home.link.heal)),
+    _Planned("network cut", 0.25, CUT_SECONDS, lambda home: ChaosFault(home.link.cut, home.link.heal)),
     _Planned("forwarder killed (-9)", 0.5, 0, lambda home: _killed(home.forwarder)),
     _Planned("Mosquitto killed (-9)", 0.75, 0, lambda home: _killed(home.broker.child)),
 )
 
 
-def _killed(child: Child) -> Fault:
+def _killed(child: Child) -> ChaosFault:
     # Unlike those of `local.chaos` it is over when the process is ready again.
-    return Fault(child.kill, child.start)
+    return ChaosFault(child.kill, child.start)
 
 
 class Faults:
@@ -87,7 +87,9 @@ class Faults:
         """Return all faults, once they are repaired. Raises the error of a failed repair."""
         return [repair.result() for repair in self._repairs]
 
-    def _repair(self, planned: _Planned, fault: Fault, home: str, events: int, began: float) -> RepairedFault:
+    def _repair(
+        self, planned: _Planned, fault: ChaosFault, home: str, events: int, began: float
+    ) -> RepairedFault:
         self._ending.wait(planned.outage_s)  # the outage itself, not a wait for something
         if fault.heal:
             fault.heal()

@@ -13,7 +13,7 @@ from eventplane.names import CONNECTED, NOTICE
 from eventplane.resource_names import resource_name
 from local.cloud import CloudEndpoint
 from local.consumers import ReceivedEvent
-from local.network import Link
+from local.network import NetworkLink
 from local.waiting import Waits
 from stacks.config import environment
 from stacks.names import TIMERS
@@ -52,7 +52,11 @@ def judging(cloud: CloudEndpoint) -> Iterator[None]:
 
 
 def cut_off(
-    name: str, link: Link, services: Sequence[str], kept: Callable[[], Sequence[ReceivedEvent]], waits: Waits
+    name: str,
+    link: NetworkLink,
+    services: Sequence[str],
+    kept: Callable[[], Sequence[ReceivedEvent]],
+    waits: Waits,
 ) -> list[Notice]:
     """Cut the `link` of home `name` until `services` got a notice, and heal it until they got the second one.
 

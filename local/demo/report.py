@@ -143,7 +143,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class Rang:
     """An event at the alarm centre, `seconds` after its sending; `fault`: what struck its home."""
 
     home: str
@@ -152,7 +152,7 @@ class Alarm:
     fault: str | None
 
 
-def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[RepairedFault]) -> list[Alarm]:
+def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[RepairedFault]) -> list[Rang]:
     """Return the alarms of homes without a fault first, the quickest first."""
     struck = {fault.home: fault.kind for fault in faults}
     found = []
@@ -162,5 +162,5 @@ def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[RepairedFault]) -> li
         sent = event.get("recordedtime") or event.get("time")
         if each.service == ALARM_CENTRE and sent:
             seconds = each.arrived_ms / 1_000 - datetime.fromisoformat(sent).timestamp()
-            found.append(Alarm(home, event["type"], round(seconds, 3), struck.get(home)))
+            found.append(Rang(home, event["type"], round(seconds, 3), struck.get(home)))
     return sorted(found, key=lambda alarm: (alarm.fault is not None, alarm.seconds))

@@ -65,7 +65,7 @@ library's select() takes descriptors below 1,024 only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DemoOptions:
     """The options of a run and where its results go; `label` and `seed` are shown in the summary."""
 
     input: Input
@@ -74,7 +74,7 @@ class Options:
     output: Path
 
 
-def run(options: Options, console: Console) -> dict[str, Any]:
+def run(options: DemoOptions, console: Console) -> dict[str, Any]:
     """Play the input, write the summary and the page to `output`, and return the summary."""
     began = monotonic()
     run_dir = options.output / "run"

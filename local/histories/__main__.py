@@ -18,7 +18,7 @@ from time import monotonic
 
 from benchmarks.results import Figure, write
 from local.histories.history import History
-from local.histories.oracles import Finding, judged
+from local.histories.oracles import OracleFinding, judged
 from local.histories.page import page
 from local.histories.search import (
     findings_of,
@@ -30,7 +30,7 @@ from local.histories.search import (
     story_of,
     told_all,
 )
-from local.histories.story import HEAVY, LIGHT, Size, Story
+from local.histories.story import HEAVY, LIGHT, Story, StorySize
 
 OUTPUT = Path("build/chaos")
 BATCH = 10
@@ -65,7 +65,7 @@ def _one(story: Story, is_traced: bool) -> int:
     return 1 if findings else 0
 
 
-def _keep(name: str, story: Story, history: History, findings: Sequence[Finding]) -> None:
+def _keep(name: str, story: Story, history: History, findings: Sequence[OracleFinding]) -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / f"{name}.json").write_text(story.json + "\n", "utf-8")
     (OUTPUT / f"{name}.html").write_text(page(story, history.engine.notes, findings), "utf-8")
@@ -73,7 +73,7 @@ def _keep(name: str, story: Story, history: History, findings: Sequence[Finding]
 
 def _many(arguments: argparse.Namespace) -> int:
     began = monotonic()
-    times: dict[Size, list[float]] = {LIGHT: [], HEAVY: []}
+    times: dict[StorySize, list[float]] = {LIGHT: [], HEAVY: []}
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     first: dict[str, int] = {}
@@ -128,7 +128,7 @@ def _report(kind: str, found: int, seed: int) -> None:
 
 
 def _write(
-    times: Mapping[Size, Sequence[float]], workers: int, kinds: Counter[str], faults: Counter[str]
+    times: Mapping[StorySize, Sequence[float]], workers: int, kinds: Counter[str], faults: Counter[str]
 ) -> None:
     said = ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items()))
     found = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())

@@ -55,7 +55,7 @@ class Message:
 
 
 @dataclass
-class Kept:
+class KeptSession:
     """The broker's session of a client: what it subscribed to, what waits, and what is unacknowledged."""
 
     client: str
@@ -77,7 +77,7 @@ Publish = Callable[[str, Message], bool]
 """Takes a client's message before it is passed on; False: there is no PUBACK."""
 
 
-class Broker:
+class BrokerModel:
     """`on_publish` may take a message itself; `on_client` is told of the ends of connections."""
 
     def __init__(
@@ -90,18 +90,18 @@ class Broker:
     ) -> None:
         self.limits = limits
         self.is_up = True
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, KeptSession] = {}
         self.retained: dict[str, Message] = {}
-        self.links: dict[str, Link] = {}
-        self.members: dict[str, Client] = {}
+        self.links: dict[str, ModelLink] = {}
+        self.members: dict[str, ClientModel] = {}
         self.engine = engine
         self._on_publish = on_publish
         self._on_client = on_client
         self._denies = denies
 
-    def open(self, peer: Peer) -> Link | None:
+    def open(self, peer: Peer) -> ModelLink | None:
         """A connection of a client that has said nothing yet; None while the broker is down."""
-        return Link(self, peer) if self.is_up else None
+        return ModelLink(self, peer) if self.is_up else None
 
     def stop(self) -> None:
         """End all connections."""
@@ -135,11 +135,11 @@ class Broker:
             ):
                 self.offer(kept, replace(message, qos=min(kept.filters[found], message.qos), retained=False))
 
-    def offer(self, kept: Kept, message: Message) -> None:
+    def offer(self, kept: KeptSession, message: Message) -> None:
         """Give a client a message, or keep it until the client is there."""
         link = self.links.get(kept.client) or self.members.get(kept.client)
         message = replace(message, properties=kept.properties)
-        if isinstance(link, Link) and message.qos == 0:
+        if isinstance(link, ModelLink) and message.qos == 0:
             link.send(message)
             return
         if link is None and message.qos == 0 and not self.limits.queues_qos_0:
@@ -162,11 +162,11 @@ class Broker:
         self._on_client(client, what)
 
 
-class Link:
+class ModelLink:
     """The broker's end of one connection."""
 
-    def __init__(self, broker: Broker, peer: Peer) -> None:
-        self.kept: Kept | None = None
+    def __init__(self, broker: BrokerModel, peer: Peer) -> None:
+        self.kept: KeptSession | None = None
         self.principal = ""
         """The certificate of the client, if the broker asks for one."""
         self._broker = broker
@@ -283,7 +283,7 @@ class Link:
             kept = self._broker.kept.get(client)
         resumed = kept is not None and not clean
         if kept is None or clean:
-            kept = self._broker.kept[client] = Kept(client, clean)
+            kept = self._broker.kept[client] = KeptSession(client, clean)
         kept.clean, kept.will = clean, will
         self.kept = kept
         self._broker.links[client] = self
@@ -301,7 +301,7 @@ class Link:
         elif self._is_open:
             engine.at(self._heard_s + patience_s, lambda: self._watch(patience_s))
 
-    def _publish(self, kept: Kept, flags: int, body: bytes) -> None:
+    def _publish(self, kept: KeptSession, flags: int, body: bytes) -> None:
         qos = flags >> 1 & 3
         topic, rest = _read(body)
         mid, rest = (rest[:2], rest[2:]) if qos else (b"", rest)
@@ -317,7 +317,7 @@ class Link:
         end = 1 + data[0] if self._is_5 else 0
         return data[1:end], data[end:]
 
-    def _subscribe(self, kept: Kept, body: bytes) -> None:
+    def _subscribe(self, kept: KeptSession, body: bytes) -> None:
         mid, codes = body[:2], bytes(self._is_5)
         kept.properties, rest = self._properties(body[2:])
         news: list[str] = []
@@ -369,16 +369,16 @@ def _packet(first: int, body: bytes) -> bytes:
             return bytes((first, *digits)) + body
 
 
-class Client:
+class ClientModel:
     """A program at a broker that needs no bytes: a service of the home, with a lasting session."""
 
     def __init__(
-        self, broker: Broker, name: str, filters: tuple[str, ...], heard: Callable[[Message], Any]
+        self, broker: BrokerModel, name: str, filters: tuple[str, ...], heard: Callable[[Message], Any]
     ) -> None:
         self._broker = broker
         self._name = name
         self._heard = heard
-        self._kept = broker.kept.setdefault(name, Kept(name, clean=False))
+        self._kept = broker.kept.setdefault(name, KeptSession(name, clean=False))
         self._kept.filters = dict.fromkeys(filters, 1)
         broker.members[name] = self
 

@@ -62,7 +62,7 @@ def inbox_arn(participant: str) -> str:
     return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue_name(ENVIRONMENT, f'{participant}-inbox')}"
 
 
-class Cloud:
+class CloudModel:
     """The plane of `contract` in one account."""
 
     def __init__(self, engine: Engine, contract: Contract, weather: Weather, devices: Sequence[str]) -> None:

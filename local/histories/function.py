@@ -13,7 +13,7 @@ from lambdas.common.redelivery import Redelivery
 from local.histories.engine import Killed
 
 if TYPE_CHECKING:
-    from local.histories.cloud import Cloud
+    from local.histories.cloud import CloudModel
     from stacks.settings import FunctionSize
 
 
@@ -40,7 +40,7 @@ def lambda_event(queue: str, messages: Iterable[dict[str, Any]]) -> dict[str, An
     }
 
 
-class Function:
+class FunctionModel:
     """A Lambda function that SQS feeds: batches, processes, timeouts and partial responses.
 
     Its `size` says how many and how long. What its window holds back is in flight meanwhile. The chain of an
@@ -50,7 +50,7 @@ class Function:
 
     def __init__(
         self,
-        cloud: Cloud,
+        cloud: CloudModel,
         name: str,
         queue: str,
         wire: Callable[[str], Any],

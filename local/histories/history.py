@@ -23,9 +23,9 @@ from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.names import CONNECTED
 from eventplane.resource_names import RECEIPTS_SUFFIX
 from eventplane.sqs_binding import RETRIES, to_message
-from local.histories.cloud import BUCKET, PLANE, Cloud
+from local.histories.cloud import BUCKET, PLANE, CloudModel
 from local.histories.engine import Engine
-from local.histories.home import Home, led_to
+from local.histories.home import HomeModel, led_to
 from local.histories.keys import LOOK_S, Keys
 from local.histories.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
 from local.histories.operators import Operator
@@ -103,7 +103,7 @@ class History:
         self.random = Random(story.order)
         self.weather = Weather(self.engine, self.random)
         things = [f"home-{number + 1}" for number in range(story.homes)]
-        self.cloud = Cloud(self.engine, contract, self.weather, things)
+        self.cloud = CloudModel(self.engine, contract, self.weather, things)
         Wiring(self.cloud).start()
         self.handled = Handled(self.engine)
         self.readers: list[CloudReader | ReaderFunction] = [
@@ -121,7 +121,7 @@ class History:
         self.said: dict[tuple[str, str], tuple[float, str, str, Envelope]] = {}
         self.faults: Counter[str] = Counter()
         self._numbers: Counter[str] = Counter()
-        self.homes: dict[str, Home] = {}
+        self.homes: dict[str, HomeModel] = {}
         self.desired: list[tuple[float, str, str, int]] = []
         self.things = things
         self.held: dict[str, Any] = {}
@@ -137,7 +137,7 @@ class History:
         """Tell the story to its end."""
         with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
             for thing in self.things:
-                self.homes[thing] = Home(
+                self.homes[thing] = HomeModel(
                     self.engine, thing, self.contract, self.cloud.iot.broker, Path(folder), self.random
                 )
             if any(each.what in OF_KEYS for each in self.story.decisions):
@@ -509,7 +509,7 @@ class History:
                 self._set(decision, each, "is_dependency_down", True, False)
 
 
-def _spooled(home: Home) -> int:
+def _spooled(home: HomeModel) -> int:
     """Return how many deliveries wait in the spool; -1 while no forwarder runs."""
     return -1 if home.forwarder is None else sum(home.forwarder.spool.backlog().values())
 

@@ -26,10 +26,10 @@ from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
-from local.histories.broker import Broker, Client, Limits, Message
+from local.histories.broker import BrokerModel, ClientModel, Limits, Message
 from local.histories.engine import START_S, Engine, Killed
 from local.histories.iot_core import RULE
-from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, Line
+from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
 from local.mosquitto import profile_number
 from parts.provisioning.renewal import Pairs
 
@@ -87,18 +87,18 @@ class Kept:
     is_sent: bool = False
 
 
-class Home:
+class HomeModel:
     """The home `thing`, at IoT Core's `cloud` broker. Its files are in `folder`."""
 
     def __init__(
-        self, engine: Engine, thing: str, contract: Contract, cloud: Broker, folder: Path, random: Random
+        self, engine: Engine, thing: str, contract: Contract, cloud: BrokerModel, folder: Path, random: Random
     ) -> None:
         self.thing = thing
         self.engine = engine
         self.contract = contract
-        self.broker = Broker(engine, home_limits())
-        self.uplink = Line(engine, cloud, CLOUD_DELAY_S)
-        self.inside = Line(engine, self.broker, HOME_DELAY_S)
+        self.broker = BrokerModel(engine, home_limits())
+        self.uplink = LineModel(engine, cloud, CLOUD_DELAY_S)
+        self.inside = LineModel(engine, self.broker, HOME_DELAY_S)
         self.disk = Disk()
         self.wrong_by_s = 0.0
         self.is_frozen = False
@@ -106,7 +106,7 @@ class Home:
         self.fuse: int | None = None
         self.fuse_at = ""
         self.boot = 0
-        self.services: dict[str, Service] = {}
+        self.services: dict[str, ServiceModel] = {}
         self.forwarder: Forwarder | None = None
         self.numbers: dict[tuple[str, str], tuple[str, int]] = {}
         self.for_cloud: dict[tuple[str, int], Kept] = {}
@@ -139,7 +139,7 @@ class Home:
         self._settings.contract.write_bytes(contract.canonical)
         for name, each in contract.participants.items():
             if each.kind.value == "device_service":
-                self.services[name] = Service(self, name)
+                self.services[name] = ServiceModel(self, name)
         self.start()
 
     # Its clocks.
@@ -291,7 +291,7 @@ class Home:
 class HomeSpool(Spool):
     """The real spool, on a disk that fails when the history says so."""
 
-    def __init__(self, home: Home, path: Path, system: System, **options: Any) -> None:
+    def __init__(self, home: HomeModel, path: Path, system: System, **options: Any) -> None:
         self._home = home
         if home.disk.state == "broken" and options.get("on_disk", True):
             raise SpoolUnavailableError(path, "the disk is broken", "replace it")
@@ -338,10 +338,10 @@ class HomeSpool(Spool):
             home.engine.note(f"{home.thing} spool", f"stores {len(events)} up to {events[-1].sequence}")
 
 
-class Service:
+class ServiceModel:
     """A service of the home: sends until it has a receipt, and handles each event of its inbox once."""
 
-    def __init__(self, home: Home, name: str) -> None:
+    def __init__(self, home: HomeModel, name: str) -> None:
         self.home = home
         self.name = name
         self.pending: dict[str, bytes] = {}
@@ -352,7 +352,7 @@ class Service:
         # A service without an inbox reads a topic that nothing comes over.
         self._has_receipts = contract.participants[name].inbox.receipts
         topics = receipt_topic(name, "outbox"), local_topic(name, "inbox")
-        self._client = Client(home.broker, name, topics, self._hear)
+        self._client = ClientModel(home.broker, name, topics, self._hear)
 
     def say(self, event: Envelope) -> None:
         """Send `event`, and again until the forwarder has stored it; a `TRUSTING` service sends once."""

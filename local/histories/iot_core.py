@@ -16,11 +16,11 @@ from eventplane.topics import urgent_rule
 from eventplane_aws.rules import IOT_PUBLISHES, IOT_UNACKNOWLEDGED, Rule
 from eventplane_mqtt.codec import encode_connect
 from local.aws_requests import broken_rule, problem
-from local.histories.broker import Broker, Limits, Link, Message, Peer
+from local.histories.broker import BrokerModel, Limits, Message, ModelLink, Peer
 from tests.fakes.iot import FakeIot
 
 if TYPE_CHECKING:
-    from local.histories.cloud import Cloud
+    from local.histories.cloud import CloudModel
 
 RULE: Final = "ingest"
 DENYING: Final = "denying"
@@ -55,8 +55,8 @@ class Door:
     iot: IotCore
     credential: Callable[[], str]
 
-    def open(self, peer: Peer) -> Link | None:
-        """See `local.histories.broker.Broker`; None as well for a certificate that is not accepted."""
+    def open(self, peer: Peer) -> ModelLink | None:
+        """See `local.histories.broker.BrokerModel`; None as well for a certificate that is not accepted."""
         certificate = self.credential()
         if not self.iot.accepts(certificate) or (link := self.iot.broker.open(peer)) is None:
             return None
@@ -64,7 +64,7 @@ class Door:
         return link
 
 
-class Certificates(FakeIot):
+class Issued(FakeIot):
     """The control plane, which ends connections some time after their certificate was deactivated."""
 
     def __init__(self, iot: IotCore) -> None:
@@ -84,13 +84,13 @@ class Certificates(FakeIot):
 class IotCore:
     """IoT Core of a `cloud`; to functions it is the client of its data plane."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CloudModel) -> None:
         self.engine = cloud.engine
-        self.broker = Broker(cloud.engine, LIMITS, self._published, self._connection)
+        self.broker = BrokerModel(cloud.engine, LIMITS, self._published, self._connection)
         self._cloud = cloud
         self.connections: list[tuple[float, str, str]] = []
         """When each device connected, subscribed and was gone."""
-        self.certificates = Certificates(self)
+        self.certificates = Issued(self)
         self.exceptions = self.certificates.exceptions
         self.is_watched = False
         """Whether a rule reports connections to the certificate keeper."""
@@ -134,7 +134,7 @@ class IotCore:
         self.end(lambda link: link is self.broker.links.get(clientId))
         return {}
 
-    def end(self, is_meant: Callable[[Link], bool]) -> None:
+    def end(self, is_meant: Callable[[ModelLink], bool]) -> None:
         """End the connections that are meant."""
         for link in [each for each in self.broker.links.values() if is_meant(each)]:
             link.end()

@@ -24,9 +24,9 @@ from eventplane.topics import (
     answer_topics,
 )
 from eventplane_mqtt.link import Backoff
-from local.histories.cloud import Cloud
+from local.histories.cloud import CloudModel
 from local.histories.engine import Task
-from local.histories.home import Home
+from local.histories.home import HomeModel
 from local.histories.iot_core import Door
 from local.histories.operators import Operator
 from local.histories.story import OF_PROGRAMS, Decision, Story
@@ -67,7 +67,7 @@ TEMPLATE: Final = "fleet"
 class Keys:
     """The certificates of `homes`, their programs that renew them, and a thief of each."""
 
-    def __init__(self, cloud: Cloud, operator: Operator, homes: Mapping[str, Home]) -> None:
+    def __init__(self, cloud: CloudModel, operator: Operator, homes: Mapping[str, HomeModel]) -> None:
         self.cloud = cloud
         self.claim = self.issue()
         self.thieves = {thing: Thief(self, thing) for thing in homes}
@@ -184,7 +184,7 @@ class Keys:
 class Provisioning:
     """The program of a `home` that gets and renews its certificate."""
 
-    def __init__(self, keys: Keys, home: Home) -> None:
+    def __init__(self, keys: Keys, home: HomeModel) -> None:
         self._keys = keys
         self._home = home
         self._task: Task | None = None
@@ -210,7 +210,7 @@ class Provisioning:
 class Conversation:
     """See `parts.provisioning.conversation.MqttCloud`: the same over the line of a `home`."""
 
-    def __init__(self, keys: Keys, home: Home) -> None:
+    def __init__(self, keys: Keys, home: HomeModel) -> None:
         self._keys = keys
         self._home = home
 

@@ -13,12 +13,12 @@ from eventplane_mqtt.endpoint import Endpoint
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
 from eventplane_mqtt.session import Session, Skips
-from local.histories.broker import Broker, Link
+from local.histories.broker import BrokerModel, ModelLink
 from local.histories.engine import Due, Engine
 from local.histories.iot_core import Door
 
 
-class Line:
+class LineModel:
     """A network path to a `broker`, `delay_s` each way, on which `bytes_per_s` go up.
 
     While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes without a sign,
@@ -26,7 +26,7 @@ class Line:
     all that follows on its connection.
     """
 
-    def __init__(self, engine: Engine, broker: Broker | Door, delay_s: float) -> None:
+    def __init__(self, engine: Engine, broker: BrokerModel | Door, delay_s: float) -> None:
         self.broker = broker
         self.delay_s = delay_s
         self.bytes_per_s = inf
@@ -89,7 +89,7 @@ class Dialled:
 
     def __init__(
         self,
-        line: Line,
+        line: LineModel,
         endpoint: Endpoint,
         link: LinkName,
         generation: int,
@@ -113,7 +113,7 @@ class Dialled:
         self._step = step
         self._published = published
         self._session = Session(endpoint, link, generation, drops=bool(share and share.drops), skips=skips)
-        self._remote: Link | None = None
+        self._remote: ModelLink | None = None
         self._over = self._is_cut = False
         self._alarm: Due | None = None
         self._flushes = False

@@ -16,9 +16,9 @@ from eventplane.downlink.table import DESIRED
 from eventplane.reasons import REPLAY
 from eventplane.records import Records
 from eventplane.resource_names import dead_letter_queue, queue_name
-from local.histories.cloud import BUCKET, ENVIRONMENT, Cloud
+from local.histories.cloud import BUCKET, ENVIRONMENT, CloudModel
 from local.histories.iot_core import DENYING
-from local.histories.subscriber import Change
+from local.histories.subscriber import RouteChange
 from operations.archive import BucketArchive, Days
 from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
@@ -35,10 +35,10 @@ PUBLISHED: Final = "published-to-care-analytics"
 """The route of the contract that is published in a history."""
 
 
-class Session:
+class OperatorSession:
     """Stands in for `boto3.Session`: the clients of a `program` in the simulated cloud."""
 
-    def __init__(self, cloud: Cloud, program: str) -> None:
+    def __init__(self, cloud: CloudModel, program: str) -> None:
         self._cloud = cloud
         self._program = program
 
@@ -49,9 +49,9 @@ class Session:
 class Operator:
     """Runs commands; `busy` counts those that have not ended."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CloudModel) -> None:
         self.busy = 0
-        self.published: list[Change] = []
+        self.published: list[RouteChange] = []
         self.ordered: list[WindowOrder] = []
         """The orders of all replays."""
         self._asked: deque[Callable[[Account], None]] = deque()
@@ -81,7 +81,7 @@ class Operator:
         """
         if all(each.done_s is not None for each in self.published):
             self.busy += 1
-            change = Change(PUBLISHED, prefix or None, self._cloud.engine.now_s)
+            change = RouteChange(PUBLISHED, prefix or None, self._cloud.engine.now_s)
             self.published.append(change)
             self._begin(partial(self._publish, change))
 
@@ -98,7 +98,7 @@ class Operator:
             self._asked.popleft()
 
     def _begin(self, command: Callable[[Account, PlaneQueues], None]) -> None:
-        account = Account(Session(self._cloud, "operator"))
+        account = Account(OperatorSession(self._cloud, "operator"))
 
         def run() -> None:
             command(account, PlaneQueues(account, ENVIRONMENT, self._cloud.contract))
@@ -124,7 +124,7 @@ class Operator:
         else:
             cloud.engine.note("operator", name)
 
-    def _publish(self, change: Change, _account: Account, _queues: PlaneQueues) -> None:
+    def _publish(self, change: RouteChange, _account: Account, _queues: PlaneQueues) -> None:
         cloud = self._cloud
         deployment = Baseline(cloud.contract.version, cloud.inboxes, "contracts")
         publisher = ContractPublisher(

@@ -11,7 +11,7 @@ from typing import Final
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.envelope import Envelope, write_event
 from eventplane.sqs_binding import to_message
-from local.histories.cloud import Cloud
+from local.histories.cloud import CloudModel
 from local.histories.story import ORDERED_INBOX, SERVICES_ROUTER, WATCH, Decision, Story
 
 ROUND: Final = "org.eventplane.round.v1"
@@ -66,7 +66,7 @@ def with_order(seed: int, story: Story) -> Story:
 class NightWatch:
     """Sends rounds over its FIFO outbox, each after the one before. `sent` are all that SQS took."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CloudModel) -> None:
         self.sent: list[Envelope] = []
         self._cloud = cloud
         self._waiting: deque[Envelope] = deque()

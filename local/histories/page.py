@@ -7,7 +7,7 @@ from html import escape
 from typing import Final
 
 from local.histories.engine import Note
-from local.histories.oracles import Finding
+from local.histories.oracles import OracleFinding
 from local.histories.story import Story
 
 LANE_PX: Final = 34
@@ -22,7 +22,7 @@ tr.fault td { color: #a3101f } caption { text-align: left; font-weight: 600; pad
 """
 
 
-def page(story: Story, notes: Sequence[Note], findings: Sequence[Finding]) -> str:
+def page(story: Story, notes: Sequence[Note], findings: Sequence[OracleFinding]) -> str:
     """Return the page of a history as HTML."""
     lanes = list(dict.fromkeys(each.lane for each in notes))
     end_s = max((each.at_s for each in notes), default=1.0) or 1.0

@@ -11,7 +11,7 @@ from local.histories.engine import START_S, Engine, Task
 from tests.fakes.sqs import FakeMessage, FakeQueue, FakeSqs
 
 if TYPE_CHECKING:
-    from local.histories.function import Function
+    from local.histories.function import FunctionModel
 
 
 _LETTERS: Final = "deadLetterTargetArn"
@@ -32,7 +32,7 @@ class Queues(FakeSqs):
         self.chains: dict[str, Mapping[str, int]] = {}
         self._engine = engine
         self.sleepers: dict[str, list[Task]] = {}
-        self.readers: dict[str, Function] = {}
+        self.readers: dict[str, FunctionModel] = {}
         self.copies: dict[str, tuple[float, float]] = {}
         """Until when each message of a queue comes twice, and how long after it the copy, seconds."""
         self.takes_part = False

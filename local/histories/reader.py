@@ -19,9 +19,9 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
-from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
+from local.histories.cloud import ENVIRONMENT, PLANE, CloudModel
 from local.histories.engine import Engine, Killed
-from local.histories.function import Function
+from local.histories.function import FunctionModel
 from local.histories.threads import Program
 from stacks.settings import FunctionSize
 
@@ -56,7 +56,7 @@ class Handled:
 class LongPoll:
     """The client of one reader, whose receptions wait as long as SQS lets them."""
 
-    def __init__(self, cloud: Cloud, wire: Any) -> None:
+    def __init__(self, cloud: CloudModel, wire: Any) -> None:
         self._cloud = cloud
         self._wire = wire
 
@@ -77,7 +77,7 @@ class LongPoll:
 class CloudReader:
     """One process that reads for `participant`; it is started again when it dies."""
 
-    def __init__(self, cloud: Cloud, participant: str, handled: Handled, number: int = 0) -> None:
+    def __init__(self, cloud: CloudModel, participant: str, handled: Handled, number: int = 0) -> None:
         self.name = f"{participant}-{number}"
         self.participant = participant
         self.is_dependency_down = False
@@ -142,10 +142,10 @@ class CloudReader:
                 self._cloud.engine.sleep(AGAIN_S)
 
 
-class ReaderFunction(Function):
+class ReaderFunction(FunctionModel):
     """A Lambda function that reads for `participant`, with the client library's decorator."""
 
-    def __init__(self, cloud: Cloud, participant: str, handled: Handled, number: int = 0) -> None:
+    def __init__(self, cloud: CloudModel, participant: str, handled: Handled, number: int = 0) -> None:
         self.participant = participant
         self.is_dependency_down = False
         self._handled = handled
@@ -197,7 +197,7 @@ def _is_open(handled: Handled, participant: str, event: Envelope) -> bool:
 
 
 def _wired(
-    cloud: Cloud, program: str, participant: str, sqs: Any, system: System
+    cloud: CloudModel, program: str, participant: str, sqs: Any, system: System
 ) -> tuple[SqsTransport, Callable[[Lease], MessageFilter]]:
     """The queues of `participant`, and what opens its filter."""
     transport = SqsTransport(

@@ -16,9 +16,9 @@ from contract import load_contract
 from eventplane.contract import Contract, compile_contract, contract_document
 from local.histories.history import History
 from local.histories.keys import with_keys
-from local.histories.oracles import Finding, judged
+from local.histories.oracles import OracleFinding, judged
 from local.histories.ordered import with_order
-from local.histories.story import HEAVY, LIGHT, Decision, Size, Story, draw
+from local.histories.story import HEAVY, LIGHT, Decision, Story, StorySize, draw
 
 GARBAGE = 500_000
 """After so many new objects garbage is collected; Python's default takes a fifth of a history's time."""
@@ -54,7 +54,7 @@ def story_of(seed: int) -> Story:
     return with_keys(seed, with_order(seed, draw(seed, size_of(seed))))
 
 
-def size_of(seed: int) -> Size:
+def size_of(seed: int) -> StorySize:
     """Return the size of the story of a seed."""
     return HEAVY if seed % HEAVY_EVERY == HEAVY_EVERY - 1 else LIGHT
 
@@ -68,7 +68,7 @@ def told_all(seeds: Iterable[int]) -> list[tuple[int, Told]]:
 class Told:
     """The `findings` of a history, how often each fault was in it, and the CPU seconds that it took."""
 
-    findings: list[Finding]
+    findings: list[OracleFinding]
     faults: dict[str, int]
     took_s: float
 
@@ -80,12 +80,12 @@ def told(story: Story, contract: Contract) -> Told:
     return Told(findings_of(history), dict(history.faults), process_time() - began)
 
 
-def findings_of(history: History) -> list[Finding]:
+def findings_of(history: History) -> list[OracleFinding]:
     """Run a history and return its findings. An unexpected exception is a finding too."""
     try:
         history.run()
     except Exception as error:  # noqa: BLE001 - crashes of the product are searched for
-        return [Finding(f"raised {type(error).__name__}", str(error)[:300])]
+        return [OracleFinding(f"raised {type(error).__name__}", str(error)[:300])]
     return judged(history)
 
 

@@ -49,7 +49,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class StorySize:
     """The size of a story."""
 
     homes: int
@@ -58,11 +58,11 @@ class Size:
     lasts_s: float
 
 
-LIGHT: Final = Size(homes=1, events=20, faults=5, lasts_s=240.0)
+LIGHT: Final = StorySize(homes=1, events=20, faults=5, lasts_s=240.0)
 BUSY_S: Final = 20.0
 """How long a busy moment is, seconds."""
 
-HEAVY: Final = Size(homes=3, events=300, faults=30, lasts_s=1_200.0)
+HEAVY: Final = StorySize(homes=3, events=300, faults=30, lasts_s=1_200.0)
 
 SENDERS: Final = {
     "org.eventplane.alarm.keyword.v1": "voice-service",
@@ -212,7 +212,7 @@ FOCUSES: Final = (
 """In half of all stories faults and events meet in one of these."""
 
 
-def draw(seed: int, size: Size) -> Story:
+def draw(seed: int, size: StorySize) -> Story:
     """The story of a `seed`: each draws its own few kinds of faults and programs, and when they happen."""
     random = Random(seed)
     decisions: list[Decision] = []
@@ -257,14 +257,14 @@ def _focus(random: Random) -> Focus:
     return replace(focus, kinds=tuple(random.sample(focus.kinds, min(4, len(focus.kinds)))))
 
 
-def _moment(random: Random, busy: Sequence[float], size: Size) -> float:
+def _moment(random: Random, busy: Sequence[float], size: StorySize) -> float:
     """Draw when something happens; at a busy moment events and faults meet."""
     if busy and random.random() < 0.7:
         return round(random.choice(busy) + random.uniform(0.0, BUSY_S), 2)
     return round(random.uniform(5.0, size.lasts_s), 2)
 
 
-def _of_operators(random: Random, size: Size) -> Iterator[Decision]:
+def _of_operators(random: Random, size: StorySize) -> Iterator[Decision]:
     """Draw what operators do: redrive, replay, publish, send contracts to homes, and set up queues."""
     for _ in range(random.choice((0, 0, 1, 2))):
         yield Decision(round(random.uniform(60.0, size.lasts_s + 50.0), 2), "redrive")
@@ -355,7 +355,7 @@ DRILL_S: Final = 350.0
 connection."""
 
 
-def _fault(random: Random, what: str, at_s: float, size: Size, focus: Focus) -> Decision:
+def _fault(random: Random, what: str, at_s: float, size: StorySize, focus: Focus) -> Decision:
     home = f"home-{random.randrange(size.homes) + 1}"
     long_s = round(random.choice((0.5, 5.0, 45.0, 200.0)) * random.uniform(0.5, 1.5), 2)
     match what:

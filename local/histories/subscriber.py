@@ -14,7 +14,7 @@ from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError,
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.system import System
 from lambdas.common.http_api import Request
-from local.histories.cloud import Cloud, inbox_arn
+from local.histories.cloud import CloudModel, inbox_arn
 from local.histories.engine import Task
 from local.histories.story import Decision
 from local.histories.threads import Program
@@ -29,7 +29,7 @@ POSTED: Final = "org.eventplane.alarm.posted-"
 
 
 @dataclass
-class Change:
+class RouteChange:
     """The subscription `name` gets a type's `prefix`, or ends (None): when asked for, and when done."""
 
     name: str
@@ -41,7 +41,7 @@ class Change:
 class ApiLine(SignedHttp):
     """Stands in for `SignedHttp`: the API's function in the simulated cloud, whose answers can be lost."""
 
-    def __init__(self, cloud: Cloud, program: str) -> None:
+    def __init__(self, cloud: CloudModel, program: str) -> None:
         self._cloud = cloud
         self._program = program
 
@@ -74,10 +74,10 @@ class ApiLine(SignedHttp):
 class Administrator:
     """Subscribes for `participant` to an endpoint, or with the client library to its inbox."""
 
-    def __init__(self, cloud: Cloud, participant: str) -> None:
+    def __init__(self, cloud: CloudModel, participant: str) -> None:
         self.name = f"{participant}-administrator"
         self.participant = participant
-        self.changes: list[Change] = []
+        self.changes: list[RouteChange] = []
         self.posted: dict[str, bool] = {}
         self._cloud = cloud
         self._http = ApiLine(cloud, self.name)
@@ -100,14 +100,14 @@ class Administrator:
             if decision.what == "post":
                 self._post(url)
                 continue
-            change = Change(name, prefix or None, self._cloud.engine.now_s)
+            change = RouteChange(name, prefix or None, self._cloud.engine.now_s)
             self.changes.append(change)
             while not self._is_done(change, url, system):
                 self._cloud.engine.sleep(AGAIN_S)
             self._cloud.engine.note(self.name, f"{decision.what} {decision.text}")
         self.is_busy = False
 
-    def _is_done(self, change: Change, url: str, system: System) -> bool:
+    def _is_done(self, change: RouteChange, url: str, system: System) -> bool:
         client = ApiSubscriptions(self._http, self.participant, inbox_arn(self.participant), system)
         try:
             if change.prefix is None:

@@ -39,9 +39,9 @@ from lambdas.router.engine import build_engine
 from lambdas.router.payload import MESSAGE_SECONDS
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.wiring import Channels, patience_of
-from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
+from local.histories.cloud import BUCKET, KEYS, PLANE, CloudModel, inbox_arn
 from local.histories.endpoints import EndpointConnection
-from local.histories.function import Function
+from local.histories.function import FunctionModel
 from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
 from parts.fleet.hook import ProvisioningHook
@@ -87,7 +87,7 @@ def _engine(
 class Wiring:
     """The functions of a `cloud`."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CloudModel) -> None:
         self._cloud = cloud
         self._engine = cloud.engine
         self._contract = cloud.contract
@@ -99,32 +99,34 @@ class Wiring:
         cloud, uplink = self._cloud, contract.device.outbox
         router = partial(self._router, sources={"": uplink}, priority=uplink.priority)
         urgent = partial(self._router, sources={"": uplink}, priority=Priority.URGENT)
-        Function(cloud, "router-ingest", cloud.ingest, router, PLANE.device_router, may_recur=True)
-        Function(cloud, "router-urgent", cloud.urgent, urgent, PLANE.urgent_router, may_recur=True)
+        FunctionModel(cloud, "router-ingest", cloud.ingest, router, PLANE.device_router, may_recur=True)
+        FunctionModel(cloud, "router-urgent", cloud.urgent, urgent, PLANE.urgent_router, may_recur=True)
         outboxes = {queue: contract.participants[name].outbox for name, queue in cloud.outboxes.items()}
         sources = {queue.rpartition("/")[2]: each for queue, each in outboxes.items()}
         shared = partial(self._router, sources=sources, priority=Priority.NORMAL)
         processes: list[tuple[int, QueueReader]] = []
         for queue in outboxes:
-            Function(cloud, SERVICES, queue, shared, PLANE.router, may_recur=True, idle=processes)
-        Function(cloud, "tap", cloud.tap, self._tap, PLANE.archive_writer)
-        Function(cloud, "ledger", cloud.ledger, self._ledger_writer, PLANE.ledger_writer)
+            FunctionModel(cloud, SERVICES, queue, shared, PLANE.router, may_recur=True, idle=processes)
+        FunctionModel(cloud, "tap", cloud.tap, self._tap, PLANE.archive_writer)
+        FunctionModel(cloud, "ledger", cloud.ledger, self._ledger_writer, PLANE.ledger_writer)
         for queue in cloud.receipts.values():
-            Function(cloud, "receipts", queue, self._receipt_writer, PLANE.ledger_writer)
+            FunctionModel(cloud, "receipts", queue, self._receipt_writer, PLANE.ledger_writer)
         presence, downlink = PLANE.presence, PLANE.downlink.reader
-        Function(
+        FunctionModel(
             cloud, "recorder", cloud.lifecycle, partial(self._recorder, read=read_presence), presence.recorder
         )
         heard = cloud.inboxes[f"{MONITOR}.inbox"]
-        Function(cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat), presence.recorder)
-        Function(cloud, "timers", cloud.timers, self._timer_reader, presence.timers, may_recur=True)
-        Function(cloud, "desired", cloud.inboxes[contract.device.inbox.address], self._desired, downlink)
-        Function(cloud, "answers", cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers, downlink)
-        Function(cloud, "due", cloud.work, self._due, downlink)
-        Function(cloud, "certificate-keeper", cloud.connections, self._rotation, ROTATION_SIZE)
-        Function(cloud, REPLAY, cloud.replay, self._replay, PLANE.replay)
+        FunctionModel(
+            cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat), presence.recorder
+        )
+        FunctionModel(cloud, "timers", cloud.timers, self._timer_reader, presence.timers, may_recur=True)
+        FunctionModel(cloud, "desired", cloud.inboxes[contract.device.inbox.address], self._desired, downlink)
+        FunctionModel(cloud, "answers", cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers, downlink)
+        FunctionModel(cloud, "due", cloud.work, self._due, downlink)
+        FunctionModel(cloud, "certificate-keeper", cloud.connections, self._rotation, ROTATION_SIZE)
+        FunctionModel(cloud, REPLAY, cloud.replay, self._replay, PLANE.replay)
         subscribed = cloud.inboxes[f"{SUBSCRIBERS}.inbox"]
-        Function(cloud, SUBSCRIBERS, subscribed, self._subscribers, PLANE.webhook)
+        FunctionModel(cloud, SUBSCRIBERS, subscribed, self._subscribers, PLANE.webhook)
         self._schedule("presence-reconciler", self._reconcile_presence)
         self._schedule("downlink-reconciler", self._reconcile_downlink)
         self._engine.spawn("fleet-snapshot", self._snapshot)

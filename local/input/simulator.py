@@ -28,7 +28,7 @@ _KEYWORDS = ("help", "emergency", "call a doctor")
 
 
 @dataclass(frozen=True)
-class Reading:
+class Sensed:
     """A quantity that is measured every `every` (with jitter): a mean, a swing over the day, and noise."""
 
     subject: str
@@ -127,21 +127,21 @@ _QUARTER, _HALF, _TWICE_A_DAY = timedelta(minutes=15), timedelta(minutes=30), ti
 
 _READINGS = {
     ("climate-service", _CLIMATE_TYPE): (
-        Reading("/living-room/temperature", "temperature", "Cel", _QUARTER, 21.5, 1.0, 0.2, 2),
-        Reading("/bedroom/temperature", "temperature", "Cel", _QUARTER, 18.5, 0.8, 0.2, 2),
-        Reading("/living-room/relative-humidity", "relative-humidity", "%", _QUARTER, 45, -4, 1.5, 0),
-        Reading("/living-room/illuminance", "illuminance", "lx", _HALF, 90, 120, 15, 0),
+        Sensed("/living-room/temperature", "temperature", "Cel", _QUARTER, 21.5, 1.0, 0.2, 2),
+        Sensed("/bedroom/temperature", "temperature", "Cel", _QUARTER, 18.5, 0.8, 0.2, 2),
+        Sensed("/living-room/relative-humidity", "relative-humidity", "%", _QUARTER, 45, -4, 1.5, 0),
+        Sensed("/living-room/illuminance", "illuminance", "lx", _HALF, 90, 120, 15, 0),
     ),
     ("climate-service", _AIR_TYPE): (
-        Reading("/bedroom/carbon-dioxide", "carbon-dioxide", "[ppm]", _QUARTER, 850, -250, 40, 0),
-        Reading("/living-room/particulate-matter-2.5", "particulate-matter-2.5", "ug/m3", _HALF, 9, 3, 1.5),
+        Sensed("/bedroom/carbon-dioxide", "carbon-dioxide", "[ppm]", _QUARTER, 850, -250, 40, 0),
+        Sensed("/living-room/particulate-matter-2.5", "particulate-matter-2.5", "ug/m3", _HALF, 9, 3, 1.5),
     ),
     ("health-service", _HEALTH_TYPE): (
-        Reading("/heart/rate", "heart-rate", "/min", _HALF, 72, 7, 3, 0),
-        Reading("/blood/oxygen-saturation", "oxygen-saturation", "%", _HALF, 96, 0.3, 0.4, 0),
-        Reading("/body/temperature", "body-temperature", "Cel", _TWICE_A_DAY, 36.6, 0.3, 0.1),
-        Reading("/blood-pressure/systolic", "blood-pressure-systolic", "mm[Hg]", _TWICE_A_DAY, 132, 5, 6, 0),
-        Reading("/blood-pressure/diastolic", "blood-pressure-diastolic", "mm[Hg]", _TWICE_A_DAY, 80, 3, 4, 0),
+        Sensed("/heart/rate", "heart-rate", "/min", _HALF, 72, 7, 3, 0),
+        Sensed("/blood/oxygen-saturation", "oxygen-saturation", "%", _HALF, 96, 0.3, 0.4, 0),
+        Sensed("/body/temperature", "body-temperature", "Cel", _TWICE_A_DAY, 36.6, 0.3, 0.1),
+        Sensed("/blood-pressure/systolic", "blood-pressure-systolic", "mm[Hg]", _TWICE_A_DAY, 132, 5, 6, 0),
+        Sensed("/blood-pressure/diastolic", "blood-pressure-diastolic", "mm[Hg]", _TWICE_A_DAY, 80, 3, 4, 0),
     ),
 }
 

@@ -18,7 +18,7 @@ from eventplane.errors import EventPlaneError
 from eventplane.sinks import url_problem
 from local.errors import LocalError
 from local.process import RunningError
-from local.up.folder import FOLDER, Folder, NotUpError, stop
+from local.up.folder import FOLDER, NotUpError, PlaneFolder, stop
 from local.up.run import publish, tell, up
 
 
@@ -56,7 +56,7 @@ def main() -> int:
         help="start, publish: where the events of a participant go whose inbox is a webhook; may be repeated",
     )
     options = parser.parse_args()
-    console, folder = Console(), Folder(options.folder)
+    console, folder = Console(), PlaneFolder(options.folder)
     try:
         match options.verb:
             case "down":
@@ -96,7 +96,7 @@ def _webhook(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _start(folder: Folder, console: Console, contract_file: Path, webhooks: Mapping[str, str]) -> int:
+def _start(folder: PlaneFolder, console: Console, contract_file: Path, webhooks: Mapping[str, str]) -> int:
     """Bring the plane up; if one is up already, print where it is."""
     try:
         up(folder, console, contract_file, webhooks)
@@ -108,7 +108,7 @@ def _start(folder: Folder, console: Console, contract_file: Path, webhooks: Mapp
     return 1
 
 
-def _tell_of_other(folder: Folder, console: Console) -> None:
+def _tell_of_other(folder: PlaneFolder, console: Console) -> None:
     try:
         running = folder.read()
     except NotUpError:

@@ -62,7 +62,7 @@ class Running:
     webhooks: Mapping[str, str] = field(default_factory=dict)
 
 
-class Folder:
+class PlaneFolder:
     """The folder of a plane.
 
     `run` has the logs and the files of its processes, `contract` the compiled contract in force there,
@@ -126,7 +126,7 @@ class Folder:
             os.close(process)
 
 
-def stop(folder: Folder) -> int:
+def stop(folder: PlaneFolder) -> int:
     """End the plane of `folder`, and return how many processes a killed one had left.
 
     Raises `NotUpError` where neither is there, `StillUpError`, `RunningError` where one just begins to start.
@@ -150,7 +150,7 @@ def stop(folder: Folder) -> int:
     return left
 
 
-def end_leftovers(folder: Folder) -> int:
+def end_leftovers(folder: PlaneFolder) -> int:
     """Kill the processes of a plane that was itself killed, and return how many; call it with the lock held.
 
     The kernel ends our own children with us, but not theirs: the emulated cloud's functions.

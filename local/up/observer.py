@@ -25,7 +25,7 @@ from eventplane.topics import LOCAL_PREFIX, receipt_topic
 from local.chaos.fault_proxy import FaultProxy
 from local.control_room.tally import MOST_OPEN, Key, Tally
 from local.ports import LOOPBACK
-from local.proxy import Answer, Call
+from local.proxy import ProxyAnswer, ProxyCall
 
 _SENDS: Final = ("AmazonSQS.SendMessageBatch", "AmazonSQS.SendMessage")
 _OK: Final = 200
@@ -53,7 +53,7 @@ class ObservingProxy(FaultProxy):
         """Record in `tally` what arrives in `inboxes` from now on."""
         self.inboxes, self._tally = inboxes, tally
 
-    def answer(self, call: Call) -> Answer | None:
+    def answer(self, call: ProxyCall) -> ProxyAnswer | None:
         """Return what `FaultProxy.answer` returns."""
         answer = super().answer(call)
         if answer is None or answer.status != _OK:

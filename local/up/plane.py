@@ -19,9 +19,9 @@ from eventplane.names import OWN_SERVICES
 from eventplane.resource_names import source_queue
 from eventplane.values import timestamp
 from local.background import Background
-from local.chaos.fault_proxy import Failure, Target
+from local.chaos.fault_proxy import Outage, ProxyTarget
 from local.cloud import CloudEndpoint
-from local.control_room.plane import Fault, Stage, Standing, State
+from local.control_room.plane import RoomFault, Stage, StageStanding, State
 from local.control_room.tally import Counters, Tally
 from local.emulator import kill_functions, queued_messages
 from local.errors import LocalError
@@ -38,7 +38,7 @@ VOICE_SERVICE: Final = "voice-service"
 _SEND_S: Final = 1.0
 """How long an alarm waits for room in the window of 200 alarms without a receipt."""
 
-_S3: Final = Target("s3")
+_S3: Final = ProxyTarget("s3")
 _REFRESH_S: Final = 0.5
 
 
@@ -52,13 +52,13 @@ class NoRouterError(LocalError):
 class NothingToHealError(LocalError):
     """`fault` is over as soon as it began."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: RoomFault) -> None:
         self.fault = fault
         super().__init__(f"{fault} does not last: the process starts again by itself")
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class StageBacklog:
     """Pending deliveries in the spool, messages on their way through the cloud and in inboxes, and `given_up`
     by the routers: in the dead-letter queues of what they read."""
 
@@ -81,7 +81,7 @@ class BacklogWatch(Background):
 
     def __init__(self, cloud: CloudEndpoint, home: Home, inboxes: Mapping[str, str]) -> None:
         super().__init__("backlog")
-        self.now = Backlog()
+        self.now = StageBacklog()
         self.inboxes = inboxes
         self._cloud = cloud
         self._home = home
@@ -93,7 +93,7 @@ class BacklogWatch(Background):
             on_the_way = {name for name in found if leads_to_inbox(name)} - inboxes
             given_up = {name for name in found if source_queue(name) in on_the_way}
             counts = (sum(found[name] for name in names) for names in (on_the_way, inboxes, given_up))
-            self.now = Backlog(self._home.backlog, *counts)
+            self.now = StageBacklog(self._home.backlog, *counts)
 
 
 class _TallyLog(SentLog):
@@ -169,7 +169,7 @@ class LocalPlane:
     def state(self) -> State:
         """Return the present state."""
         backlog, active = self._watch.now, self._active()
-        is_idle = not (active - {Fault.ROUTER} or backlog.on_the_way or backlog.given_up)
+        is_idle = not (active - {RoomFault.ROUTER} or backlog.on_the_way or backlog.given_up)
         counters = self.tally.counters(backlog.spool, is_idle, time.time() * 1_000, str(backlog))
         return State(
             contract=self._contract.version,
@@ -203,64 +203,66 @@ class LocalPlane:
         self.tally.sent(event, VOICE_SERVICE, time.time() * 1_000)
         return event.id
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: RoomFault) -> None:
         """Start a fault (idempotent). Raises `NoRouterError`."""
         with self._lock:
             match fault:
-                case Fault.NETWORK:
+                case RoomFault.NETWORK:
                     self._home.link.cut()
-                case Fault.FORWARDER:
+                case RoomFault.FORWARDER:
                     _kill(self._home.forwarder)
-                case Fault.MOSQUITTO:
+                case RoomFault.MOSQUITTO:
                     _kill(self._home.broker.child)
-                case Fault.ROUTER:
+                case RoomFault.ROUTER:
                     if not kill_functions(replace(self._cloud, url=self._proxy.url), *ROUTERS):
                         raise NoRouterError
                     self._routed_at_kill = self._proxy.routed
-                case Fault.S3:
+                case RoomFault.S3:
                     if self._has_s3:
-                        self._proxy.begin(_S3, Failure.UNAVAILABLE)
+                        self._proxy.begin(_S3, Outage.UNAVAILABLE)
                     self._has_s3 = False
 
-    def heal(self, fault: Fault) -> None:
+    def heal(self, fault: RoomFault) -> None:
         """End a lasting fault (idempotent). Raises `NothingToHealError`."""
         with self._lock:
             match fault:
-                case Fault.NETWORK:
+                case RoomFault.NETWORK:
                     self._home.link.heal()
-                case Fault.S3:
+                case RoomFault.S3:
                     if not self._has_s3:
                         self._proxy.end(_S3, unmet=True)
                     self._has_s3 = True
                 case _:
                     raise NothingToHealError(fault)
 
-    def _active(self) -> set[Fault]:
+    def _active(self) -> set[RoomFault]:
         is_active = {
-            Fault.NETWORK: self._home.link.is_cut,
-            Fault.FORWARDER: not self._home.forwarder.running,
-            Fault.MOSQUITTO: not self._home.broker.child.running,
-            Fault.ROUTER: self._proxy.routed == self._routed_at_kill,  # until another process routes
-            Fault.S3: not self._has_s3,
+            RoomFault.NETWORK: self._home.link.is_cut,
+            RoomFault.FORWARDER: not self._home.forwarder.running,
+            RoomFault.MOSQUITTO: not self._home.broker.child.running,
+            RoomFault.ROUTER: self._proxy.routed == self._routed_at_kill,  # until another process routes
+            RoomFault.S3: not self._has_s3,
         }
         return {fault for fault, holds in is_active.items() if holds}
 
-    def _stages(self, backlog: Backlog, active: set[Fault], counters: Counters) -> dict[Stage, Standing]:
+    def _stages(
+        self, backlog: StageBacklog, active: set[RoomFault], counters: Counters
+    ) -> dict[Stage, StageStanding]:
         def standing(
-            fault: Fault, note: str, passed: int | None = None, waiting: int | None = None
-        ) -> Standing:
+            fault: RoomFault, note: str, passed: int | None = None, waiting: int | None = None
+        ) -> StageStanding:
             is_broken = fault in active
-            return Standing(not is_broken, passed, waiting, note if is_broken else "")
+            return StageStanding(not is_broken, passed, waiting, note if is_broken else "")
 
         published = self._observer.published.total()
-        archive = standing(Fault.S3, "S3 answers 503", passed=self._proxy.put_objects)
+        archive = standing(RoomFault.S3, "S3 answers 503", passed=self._proxy.put_objects)
         return {
-            Stage.HOME: Standing(passed=published, note=f"{counters.rang:,} taken"),
-            Stage.BROKER: standing(Fault.MOSQUITTO, "killed", passed=published),
-            Stage.FORWARDER: standing(Fault.FORWARDER, "killed", waiting=backlog.spool),
-            Stage.RULE: standing(Fault.NETWORK, "the network is cut"),
-            Stage.ROUTERS: standing(Fault.ROUTER, "killed", waiting=backlog.on_the_way),
-            Stage.INBOXES: Standing(
+            Stage.HOME: StageStanding(passed=published, note=f"{counters.rang:,} taken"),
+            Stage.BROKER: standing(RoomFault.MOSQUITTO, "killed", passed=published),
+            Stage.FORWARDER: standing(RoomFault.FORWARDER, "killed", waiting=backlog.spool),
+            Stage.RULE: standing(RoomFault.NETWORK, "the network is cut"),
+            Stage.ROUTERS: standing(RoomFault.ROUTER, "killed", waiting=backlog.on_the_way),
+            Stage.INBOXES: StageStanding(
                 passed=self._proxy.routed, waiting=backlog.inboxes, note=f"{counters.taken:,} taken"
             ),
             Stage.ARCHIVE: replace(archive, note=archive.note or "objects written"),

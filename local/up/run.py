@@ -39,7 +39,7 @@ from local.network import Network
 from local.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
 from local.ports import LOOPBACK, free_port
 from local.process import Restarter, Supervisor, run_lock
-from local.up.folder import FOLDER, MARK, Folder, Running, end_leftovers
+from local.up.folder import FOLDER, MARK, PlaneFolder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
 from local.waiting import wait_until_none_remain
@@ -87,7 +87,7 @@ class NotTakenError(LocalError):
 
 
 def up(
-    folder: Folder,
+    folder: PlaneFolder,
     console: Console,
     contract_file: Path = CONTRACT_FILE,
     webhooks: Mapping[str, str] | None = None,
@@ -141,7 +141,7 @@ def up(
         _stay(folder, seen, published, supervisor)
 
 
-def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None = None) -> None:
+def publish(folder: PlaneFolder, console: Console, webhooks: Mapping[str, str] | None = None) -> None:
     """Put the changed contract in force in the plane that is up, with a deployment where it takes one.
 
     `webhooks` are added to those of the plane. Raises `NotUpError`, `RunningError` during another `publish`,
@@ -186,7 +186,7 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
     console.print(f"contract {contract.version} is in force")
 
 
-def commands_for(folder: Folder, broker_port: int, contract_file: Path) -> dict[str, str]:
+def commands_for(folder: PlaneFolder, broker_port: int, contract_file: Path) -> dict[str, str]:
     """Return commands for the plane, by what they do."""
     publish_, down = "make publish", "make down"
     if folder.path != FOLDER.resolve():
@@ -208,7 +208,7 @@ def commands_for(folder: Folder, broker_port: int, contract_file: Path) -> dict[
     }
 
 
-def tell(running: Running, folder: Folder, console: Console, seconds: float | None = None) -> None:
+def tell(running: Running, folder: PlaneFolder, console: Console, seconds: float | None = None) -> None:
     """Print where the plane is, and commands for it."""
     took = "" if seconds is None else f" after {seconds:.0f} s"
     commands = commands_for(folder, running.broker_port, Path(running.contract_file))
@@ -270,7 +270,7 @@ def _start_home(stack: ExitStack, supervisor: Supervisor, plane: Plane, console:
 
 
 def _stay(
-    folder: Folder, plane: LocalPlane, published: queue.SimpleQueue[int], supervisor: Supervisor
+    folder: PlaneFolder, plane: LocalPlane, published: queue.SimpleQueue[int], supervisor: Supervisor
 ) -> None:
     """Take each published contract, until a signal ends the process. Raises `CloudEndedError`."""
     # Not checked by its port: a cloud busy with a deployment may accept no connection for seconds.
@@ -287,7 +287,7 @@ def _stay(
     raise CloudEndedError(supervisor.run_dir / f"{EMULATOR}.log")
 
 
-def _write_alarm(folder: Folder) -> None:
+def _write_alarm(folder: PlaneFolder) -> None:
     """Write an alarm with a placeholder for its id."""
     (folder.path / _ALARM_FILE).write_text(
         f'{{"specversion": "1.0", "id": "ALARM-ID", "source": "/homes/{HOME}/{VOICE_SERVICE}", '

@@ -12,7 +12,7 @@ import pytest
 
 from contract.scaffold import copy_contract
 from local.deploy import ROOT
-from local.up.folder import Folder, NotUpError, Running
+from local.up.folder import NotUpError, PlaneFolder, Running
 from tests.eventually import eventually
 from tests.listeners import only_the_loopback_interface  # noqa: F401 - a fixture for every test here
 
@@ -25,7 +25,7 @@ class Desk:
 
     def __init__(self, path: Path) -> None:
         self.project = path / "project"
-        self.folder = Folder(path / "up")
+        self.folder = PlaneFolder(path / "up")
         self._output = path / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self.project.mkdir()

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from local.audit_page.page import trace_command
 from local.audits import read_report
-from local.demo.run import Options, run
+from local.demo.run import DemoOptions, run
 from local.demo.summary import MAX_EVIDENCE
 from local.deploy import ROOT
 from local.input import open_input
@@ -39,7 +39,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def summary(output: Path, shared_data: Path) -> dict[str, Any]:
     """One run on real input: two homes of patients with alerts, one room."""
     source = open_input(shared_data, homes=HOMES, events=EVENTS, seed=7)
-    return run(Options(source, "test", 7, output), Console())
+    return run(DemoOptions(source, "test", 7, output), Console())
 
 
 @pytest.mark.source("P10")

@@ -16,7 +16,7 @@ from contract.scaffold import new_participant
 from eventplane.account import Fate
 from eventplane.contract import ParticipantKind
 from local.consumers import open_inbox, read_batch
-from local.control_room.plane import Fault
+from local.control_room.plane import RoomFault
 from local.control_room.server import BUTTONS
 from local.ports import LOOPBACK
 from local.up.folder import Running, end_leftovers
@@ -99,21 +99,23 @@ def send_alarm(page: Page) -> str:
     return str(page.run("document.getElementById('said').textContent.split(' ')[1]"))
 
 
-@pytest.mark.parametrize("fault", Fault)
-def test_each_button_breaks_the_plane_and_an_alarm_sent_meanwhile_arrives(page: Page, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", RoomFault)
+def test_each_button_breaks_the_plane_and_an_alarm_sent_meanwhile_arrives(
+    page: Page, fault: RoomFault
+) -> None:
     button = f"document.querySelector('[data-fault={fault}]')"
     page.run(f"{button}.click()")
     page.wait_for(f"document.getElementById('said').textContent.endsWith('{BUTTONS[fault][0]}: done.')")
     id = send_alarm(page)
-    if fault is Fault.NETWORK:
+    if fault is RoomFault.NETWORK:
         page.wait_for("Number(document.querySelector('[data-counter=waiting]').textContent) > 0", ROOM_S)
         page.wait_for("document.querySelectorAll('path.cut').length === 1")
-    if fault is Fault.S3:
+    if fault is RoomFault.S3:
         page.wait_for("document.querySelectorAll('[data-stage=archive].down').length === 1")
-    if fault is Fault.NETWORK:
+    if fault is RoomFault.NETWORK:
         page.run(f"{button}.click()")
     page.wait_for(f"document.querySelector('tr.arrived[data-id=\"{id}\"]')", ROOM_S)
-    if fault is Fault.S3:
+    if fault is RoomFault.S3:
         page.run(f"{button}.click()")
     page.wait_for(f"{button}.dataset.on === 'no'", ROOM_S)
 

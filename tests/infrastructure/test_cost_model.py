@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.cost.deployment import MONTH_MIN, Deployment, runs
+from benchmarks.cost.deployment import MONTH_MIN, PricedPlane, runs
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.months import CANARY
 
@@ -26,8 +26,8 @@ def test_every_call_that_routers_make_has_its_unit() -> None:
 
 
 @pytest.fixture(scope="module")
-def production() -> Deployment:
-    return Deployment("prod")
+def production() -> PricedPlane:
+    return PricedPlane("prod")
 
 
 def test_a_schedule_is_counted_by_the_month() -> None:
@@ -40,7 +40,7 @@ def test_a_schedule_is_counted_by_the_month() -> None:
         runs("every day")
 
 
-def test_production_is_read_from_its_templates(production: Deployment) -> None:
+def test_production_is_read_from_its_templates(production: PricedPlane) -> None:
     by_queue = {each.queue: each for each in production.mappings}
     assert by_queue["ingest"].function == "router-device"
     assert by_queue["ingest-urgent"].function == "router-device-urgent"

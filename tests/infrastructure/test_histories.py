@@ -3,7 +3,7 @@
 from random import Random
 
 from eventplane.resource_names import URGENT_INGEST, queue_name
-from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
+from local.histories.cloud import ENVIRONMENT, PLANE, CloudModel
 from local.histories.engine import Engine
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
@@ -24,7 +24,7 @@ def name_of(queue: FakeQueue) -> str:
 
 def test_the_simulated_queues_are_deployed() -> None:
     engine, deployed = Engine(), plane(PLANE.name)
-    cloud = Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    cloud = CloudModel(engine, shipped_contract(), Weather(engine, Random(0)), [])
     Wiring(cloud).start()
     queues = {name_of(each): each for each in cloud.sqs.queues.values()}
     for name, queue in deployed.queues.items():

@@ -14,7 +14,7 @@ from eventplane.envelope import Envelope
 from eventplane_client import Client, connect
 from local.home import start_home
 from local.mosquitto import Broker
-from local.network import Link, Network
+from local.network import Network, NetworkLink
 from local.plane import Plane
 from local.ports import LOOPBACK
 from local.process import Child, Supervisor
@@ -34,7 +34,7 @@ class Home:
     """A home; `came` is what its services got, in order, `got` the same by service."""
 
     thing: Thing
-    link: Link
+    link: NetworkLink
     forwarder: Child
     directory: Path
     broker: Broker

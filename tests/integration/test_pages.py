@@ -12,7 +12,7 @@ import pytest
 from contract import load_contract
 from contract.catalogue import catalogue
 from local.audit_page.page import write_page
-from local.control_room.plane import Fault
+from local.control_room.plane import RoomFault
 from local.control_room.server import ControlRoom
 from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
 from tests.browser import Page
@@ -57,8 +57,8 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     files = write_pages(tmp_path_factory.mktemp("pages"))
     plane = FakePlane()
     plane.send_alarm()
-    plane.strike(Fault.NETWORK)
-    plane.strike(Fault.ROUTER)
+    plane.strike(RoomFault.NETWORK)
+    plane.strike(RoomFault.ROUTER)
     plane.send_alarm()
     with ControlRoom(plane) as room:
         yield {**{name: file.as_uri() for name, file in files.items()}, "control room": room.url}
@@ -270,8 +270,8 @@ def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> 
     assert page.run(FITS)
 
 
-@pytest.mark.parametrize("fault", [Fault.NETWORK, Fault.FORWARDER])
-def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [RoomFault.NETWORK, RoomFault.FORWARDER])
+def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane, fault: RoomFault) -> None:
     button = f"document.querySelector('[data-fault={fault.value}]')"
     page.run(f"{button}.focus()")
     page.press("Enter")
@@ -285,13 +285,13 @@ def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane,
 
 
 def test_a_row_that_changes_stays_open_and_keeps_the_focus(page: Page, plane: FakePlane) -> None:
-    plane.strike(Fault.ROUTER)
+    plane.strike(RoomFault.ROUTER)
     plane.send_alarm()
     page.wait_for("document.querySelector('tr.open summary')")
     page.run("document.querySelectorAll('tr.open summary')[1].focus()")
     page.press("Enter")
     of = page.run("document.activeElement.dataset.of")
-    plane.heal(Fault.ROUTER)
+    plane.heal(RoomFault.ROUTER)
     page.wait_for("document.querySelector('tr.arrived')")
     assert page.run("document.activeElement.dataset.of") == of
     assert page.run("document.activeElement.parentElement.open") is True

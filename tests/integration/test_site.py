@@ -13,7 +13,7 @@ import pytest
 
 from eventplane.archive_layout import TAP_FOLDER
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from tests.browser import Page
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_the_queries_over_the_archive_run_and_agree(tmp_path: Path) -> None:
-    plan = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
+    plan = Scale(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
     generate(tmp_path, plan, audited_contracts())
     tap, ledger = (tmp_path / "archive" / each for each in ("tap", "ledger"))
     assert {"client_id", "type", "is_copy"} <= {each.name for each in TAP_FOLDER.compacted_columns}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.health_server import MAX_HEAD_BYTES, Response, is_complete, read_path
+from edge.health_server import MAX_HEAD_BYTES, HealthResponse, is_complete, read_path
 
 PATH = "/-_.~%abc0189"
 anything = st.one_of(
@@ -47,6 +47,6 @@ def test_reading_in_pieces_comes_to_the_same_end(received: bytes, cut: int) -> N
 
 @given(st.text(), st.sampled_from([200, 400, 404, 405, 503]))
 def test_a_body_is_as_long_as_it_says(body: str, status: int) -> None:
-    head, _, sent = Response(status, body).encode().partition(b"\r\n\r\n")
+    head, _, sent = HealthResponse(status, body).encode().partition(b"\r\n\r\n")
     assert f"Content-Length: {len(sent)}".encode() in head.split(b"\r\n")
     assert sent.decode("utf-8") == body.encode("utf-8", "replace").decode()

@@ -10,7 +10,7 @@ from shutil import rmtree
 import pytest
 
 from benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
-from benchmarks.power.disk import KEPT, Call, Disk, Print, Sync, Write, record
+from benchmarks.power.disk import KEPT, Call, Print, Sync, TracedDisk, Write, record
 from benchmarks.power.programs import recovered
 from benchmarks.power.workload import NAME, state
 from edge.spool import Spool
@@ -64,7 +64,7 @@ def test_a_recovery_can_be_cut_off_anywhere(tmp_path_factory: pytest.TempPathFac
     assert opened > examples(CUTS) / 8
 
 
-def left(disk: Disk, directory: Path, random: Random, kept: str) -> Path:
+def left(disk: TracedDisk, directory: Path, random: Random, kept: str) -> Path:
     """Return the spool in the new `directory` as a power cut leaves it; `kept` "all" is as a kill does."""
     directory.mkdir()
     for name, content in disk.cut(random, kept).items():
@@ -76,7 +76,7 @@ def left(disk: Disk, directory: Path, random: Random, kept: str) -> Path:
 def test_the_first_start_can_be_cut_off_anywhere(run: Sequence[Call], scratch: Path) -> None:
     first = next(place for place, each in enumerate(run) if isinstance(each, Print))
     assert first > 20
-    random, disk, tried = Random(1), Disk(), sampled(range(first))
+    random, disk, tried = Random(1), TracedDisk(), sampled(range(first))
     for place, call in enumerate(run[:first]):
         disk.apply(call)
         for kept in KEPT if place in tried else ():
@@ -96,7 +96,7 @@ def garbled(path: Path) -> None:
 
 @pytest.mark.source("F-W1", "C-W3")
 def test_lost_note_and_log_are_found_out(run: Sequence[Call], scratch: Path) -> None:
-    random, disk, saved = Random(1), Disk(), None
+    random, disk, saved = Random(1), TracedDisk(), None
     damages = cycle(product((gone, garbled), repeat=2))
     tried = set(sampled(range(600)))
     for place, call in enumerate(run[:600]):
@@ -124,7 +124,7 @@ def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[C
         if isinstance(one, Write) and isinstance(other, Sync) and one.file == other.file
     ]
     for place in random.sample(unsynced, examples(KILLS)):
-        disk = Disk()
+        disk = TracedDisk()
         for call in run[:place]:
             disk.apply(call)
         (directory,) = {Path(name).parent for name in disk.files()}

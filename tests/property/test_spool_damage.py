@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.power.damage import DAMAGES, damage_at_random, kind_of, serve_damaged
-from benchmarks.power.snapshots import Snapshot, read_files, snapshots
+from benchmarks.power.snapshots import DiskSnapshot, read_files, snapshots
 from benchmarks.power.workload import NAME
 from edge.errors import SpoolCorruptError
 from edge.spool import store
@@ -30,7 +30,7 @@ SPOOLS = 4
 
 
 @pytest.fixture(scope="module")
-def taken(tmp_path_factory: pytest.TempPathFactory) -> list[Snapshot]:
+def taken(tmp_path_factory: pytest.TempPathFactory) -> list[DiskSnapshot]:
     directory = tmp_path_factory.mktemp("spools")
     return [each for n in range(SPOOLS) for each in snapshots(directory / str(n), n)]
 
@@ -43,7 +43,7 @@ def directory() -> Iterator[Callable[[], Path]]:
         yield lambda: Path(folder) / str(next(numbers))
 
 
-def test_what_is_not_damaged_is_as_it_was(taken: list[Snapshot], directory: Callable[[], Path]) -> None:
+def test_what_is_not_damaged_is_as_it_was(taken: list[DiskSnapshot], directory: Callable[[], Path]) -> None:
     for each in taken:
         files = {name: bytearray(content) for name, content in each.files.items()}
         outcome = serve_damaged(each, files, directory(), Random(1))
@@ -77,7 +77,7 @@ def test_pairs_of_damages_that_lost_events_silently_are_found_out() -> None:
 )
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_damage_loses_events_silently(
-    taken: list[Snapshot],
+    taken: list[DiskSnapshot],
     directory: Callable[[], Path],
     which: int,
     name: str,
@@ -99,7 +99,7 @@ def test_no_damage_loses_events_silently(
 
 
 @pytest.mark.parametrize("kind", sorted(DAMAGES.keys() - {"older blocks", "two damages"}))
-def test_the_forwarder_goes_on(taken: list[Snapshot], directory: Callable[[], Path], kind: str) -> None:
+def test_the_forwarder_goes_on(taken: list[DiskSnapshot], directory: Callable[[], Path], kind: str) -> None:
     stored = device_of(directory())
     stored.connect()
     sent = [event(f"e{n}", READING, pad="x" * 700) for n in range(60)]

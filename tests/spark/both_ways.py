@@ -12,7 +12,7 @@ from glue_jobs.common.archive import Archive
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.audit import FOUND, Audit, Request, audit
 from glue_jobs.delivery_audit.event_group import TapRow
-from glue_jobs.delivery_audit.large import SparkEngine, Tables
+from glue_jobs.delivery_audit.large import SparkEngine, SparkTables
 from glue_jobs.delivery_audit.publication import Table, table_of, tables
 from glue_jobs.delivery_audit.report import latency, report
 from glue_jobs.delivery_audit.small import PlainEngine, rows_of
@@ -38,7 +38,7 @@ def differences(spark: SparkSession, request: Request) -> dict[str, Any]:
     source, work = Archive(spark, request.objects), f"compared/{system.new_id()}"
 
     def by_spark() -> dict[str, Any]:
-        tables = Tables(spark, f"{request.work.uri}/{work}/{system.new_id()}")
+        tables = SparkTables(spark, f"{request.work.uri}/{work}/{system.new_id()}")
         return _audited(_BySpark(source, request, tables), request)
 
     one, other = source.isolating(by_spark), _audited(_ByPython(request), request)

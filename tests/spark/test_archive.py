@@ -15,7 +15,7 @@ from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDE
 from eventplane.device_reports import MANIFEST, short_digest
 from eventplane.envelope import Envelope
 from eventplane.ledger import to_line
-from glue_jobs.common.archive import Archive, Part, records
+from glue_jobs.common.archive import Archive, ArchivePart, records
 from glue_jobs.common.attestation import attest, open_key
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.objects import FolderObjects
@@ -50,8 +50,8 @@ class Reading:
         """Read by a new reader."""
         self.reader = Archive(self._spark, FolderObjects(self.archive.folder))
 
-    def read(self, folder: Folder = TAP_FOLDER, days: Days = ALL) -> tuple[list[dict[str, Any]], Part]:
-        def work() -> tuple[list[dict[str, Any]], Part]:
+    def read(self, folder: Folder = TAP_FOLDER, days: Days = ALL) -> tuple[list[dict[str, Any]], ArchivePart]:
+        def work() -> tuple[list[dict[str, Any]], ArchivePart]:
             more = ATTRIBUTES if folder is TAP_FOLDER else {}
             part = self.reader.read(self.reader.listed(folder, days, open_key(None)), **more)
             return [row.asDict(recursive=True) for row in part.rows.collect()], part

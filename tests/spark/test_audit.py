@@ -35,7 +35,7 @@ from eventplane.reasons import REDRIVE, Outcome, Reason
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit import publication
-from glue_jobs.delivery_audit.chain import History
+from glue_jobs.delivery_audit.chain import Past
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.main import main, read_arguments, request_of
 from local.audits import read_report
@@ -416,6 +416,6 @@ def test_two_audits_of_a_window_at_once_are_two_revisions(
     assert reports[0]["totals"] == reports[1]["totals"]
     assert read_report(output, DAY)["revision"]["number"] == 1
     assert spark.read.parquet(str(output / "devices")).count() == 1
-    last = History(FolderObjects(output), DAY).last()
+    last = Past(FolderObjects(output), DAY).last()
     assert last is not None
     assert last.data()["revision"]["number"] == 1

@@ -14,15 +14,15 @@ from glue_jobs.delivery_audit.small import file_small
 from glue_jobs.erasure.main import main as erase
 from glue_jobs.erasure.portions import Portion
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from tests.spark.both_ways import differences
 from tests.spark.damage.archive import DAY
 from tests.spark.damage.expected import problems
 from tests.spark.damage.kinds import MEANINGS, TAMPERING, damage
 
-PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0, rows=60)
+PLAN: Final = Scale(events=6_000, hours=24, fault_every=0, trouble_every=0, rows=60)
 """Several objects an hour."""
-SMALL: Final = Plan(events=240, hours=6, events_an_hour=20, fault_every=0, trouble_every=0)
+SMALL: Final = Scale(events=240, hours=6, events_an_hour=20, fault_every=0, trouble_every=0)
 LATER: Final = datetime(2026, 4, 1, tzinfo=UTC)
 """When all hours of the archive are closed, and its raw objects are old."""
 ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")

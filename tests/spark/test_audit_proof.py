@@ -6,11 +6,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.audit.proof import AS_OF, prove
 from glue_jobs.delivery_audit.main import read_arguments, request_of
-from local.archive_generator.generator import Plan
+from local.archive_generator.generator import Scale
 from local.archive_generator.truth import PLANTED
 from tests.spark.both_ways import differences
 
-PLAN = Plan(
+PLAN = Scale(
     events=15_360, hours=24, events_an_hour=40, fault_every=9, trouble_every=16, rows=1_000, holes=True
 )
 

@@ -23,7 +23,7 @@ from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.screen import RARE, Screened
 from glue_jobs.delivery_audit.small import audit_small
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from tests.spark.both_ways import result
 from tests.spark.damage.archive import DAY
 from tests.spark.damage.kinds import damage
@@ -65,7 +65,7 @@ def give_up(archive: Path) -> None:
     "damages", ["", DAMAGED, "more_lost_than_gone"], ids=["faults", "damages", "two rounds"]
 )
 def test_the_screen_changes_no_result(spark: SparkSession, tmp_path: Path, damages: str) -> None:
-    plan = Plan(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Plan(6_000, fault_every=20)
+    plan = Scale(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Scale(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
     damage(tmp_path / "archive", damages.split())
     if not damages:

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from glue_jobs.delivery_audit import main as job
 from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Plan, generate
+from local.archive_generator.generator import Scale, generate
 from stacks.bundling import copy_packages
 
 AS_OF = ("--DATE", "all", "--AS_OF", "2026-04-01T00:00:00Z")
 
-PLAN = Plan(600, hours=6, events_an_hour=20, fault_every=12)
+PLAN = Scale(600, hours=6, events_an_hour=20, fault_every=12)
 
 SETTINGS = {
     "spark.master": "local-cluster[2,1,1024]",

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.listing import Receipt, published
+from glue_jobs.common.listing import HourReceipt, published
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction import compact, files
 from glue_jobs.compaction.main import CompactionError, main
@@ -23,7 +23,7 @@ HOUR = Hour(NOON)
 LATER = NOON + timedelta(hours=3)
 
 
-def compacted(archive: SmallArchive, now: datetime = LATER) -> dict[str, Receipt]:
+def compacted(archive: SmallArchive, now: datetime = LATER) -> dict[str, HourReceipt]:
     return main(["--INPUT", str(archive.folder), "--DATE", "all"], now)
 
 

@@ -17,9 +17,9 @@ from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
-from glue_jobs.delivery_audit.large import SparkDevices, Tables, found_row
+from glue_jobs.delivery_audit.large import SparkDevices, SparkTables, found_row
 from glue_jobs.delivery_audit.number_ranges import pack_events
-from glue_jobs.delivery_audit.plain_rows import Sent
+from glue_jobs.delivery_audit.plain_rows import SentRow
 from glue_jobs.delivery_audit.rows import device_hours
 from glue_jobs.delivery_audit.small import PlainDevices
 from tests.golden_digests import SHORT
@@ -75,12 +75,12 @@ def of_both(
     absent: Collection[int] = (),
 ) -> list[tuple[Fleet, Mapping[str, list[Any]]]]:
     """Return what is known of all devices if they are judged in this process, and by the executors."""
-    tables = Tables(spark, f"{folder}/{len([*folder.iterdir()])}")
+    tables = SparkTables(spark, f"{folder}/{len([*folder.iterdir()])}")
     hours = device_hours(tap, [load_contract()])
     found = tables.found(
         spark.sparkContext.parallelize([found_row("not_in_tap", each) for each in strays], 1)
     )
-    sent = [Sent(HourRow(*row[:-2]), *row[-2:]) for row in hours.collect()]
+    sent = [SentRow(HourRow(*row[:-2]), *row[-2:]) for row in hours.collect()]
     alone = PlainDevices(sent, {"finding": [], "not_in_tap": [*strays]}, counts or {}, registry)
     small = judge_fleet(alone, scope, absent=absent)
     together = SparkDevices(hours, tables.found, found, counts or {}, registry)

@@ -19,10 +19,10 @@ from eventplane_client.settings import RANGES
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from local.histories.broker import Link
-from local.histories.cloud import PLANE, Cloud
+from local.histories.broker import ModelLink
+from local.histories.cloud import PLANE, CloudModel
 from local.histories.engine import Engine
-from local.histories.function import Function
+from local.histories.function import FunctionModel
 from local.histories.wires import Weather
 from parts.discovery_api.handler import MAX_BODY_BYTES
 from parts.presence.timer_queue import MAX_DELAY_S
@@ -35,16 +35,16 @@ from tests.plane import shipped_contract
 
 
 @pytest.fixture
-def cloud() -> Cloud:
+def cloud() -> CloudModel:
     engine = Engine()
-    return Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    return CloudModel(engine, shipped_contract(), Weather(engine, Random(0)), [])
 
 
 REFUSED_BY_MODELS = [each for each in CASES if "simulator" in each.enforced]
 
 
 @pytest.mark.parametrize("rule", REFUSED_BY_MODELS, ids=lambda rule: rule.name)
-def test_a_model_refuses_as_aws_documents(cloud: Cloud, rule: Rule) -> None:
+def test_a_model_refuses_as_aws_documents(cloud: CloudModel, rule: Rule) -> None:
     def client(service: str) -> Any:
         return cloud.client("test", service)
 
@@ -78,12 +78,12 @@ def test_a_full_queue_gives_no_more(rule: Rule, name: str, wait_s: int, code: st
 class Device:
     """A device that is connected to the simulated IoT Core."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CloudModel) -> None:
         self.is_open = True
         self.answers: list[int] = []
         link = cloud.iot.broker.open(self)
         assert link is not None
-        self._link: Link = link
+        self._link: ModelLink = link
         self._link.take(encode_connect(4, "d", clean=True, keepalive_s=60))
 
     def take(self, data: bytes) -> None:
@@ -102,7 +102,7 @@ class Device:
 @pytest.mark.parametrize(
     "rule", [rules.IOT_MESSAGE, rules.IOT_TOPIC, rules.IOT_LEVELS], ids=lambda rule: rule.name
 )
-def test_iot_core_ends_a_wrong_connection(cloud: Cloud, rule: Rule) -> None:
+def test_iot_core_ends_a_wrong_connection(cloud: CloudModel, rule: Rule) -> None:
     device = Device(cloud)
     for most, is_taken in ((rule.most, True), (rule.most + 1, False)):
         _, _, request = CASES[rule](most)
@@ -111,7 +111,7 @@ def test_iot_core_ends_a_wrong_connection(cloud: Cloud, rule: Rule) -> None:
         assert device.is_open is is_taken
 
 
-def test_iot_core_bounds_publishes(cloud: Cloud) -> None:
+def test_iot_core_bounds_publishes(cloud: CloudModel) -> None:
     device, topic = Device(cloud), basic_ingest_topic("ingest", "d")
     assert all(device.publish(topic) for _ in range(rules.IOT_PUBLISHES.most))
     assert not device.publish(topic)
@@ -120,7 +120,7 @@ def test_iot_core_bounds_publishes(cloud: Cloud) -> None:
     assert device.publish(topic)
 
 
-def test_unacknowledged_publishes_are_bounded(cloud: Cloud) -> None:
+def test_unacknowledged_publishes_are_bounded(cloud: CloudModel) -> None:
     device = Device(cloud)
     device._link.take(encode_subscribe(4, 1, ["d"], 1))
     device.answers.clear()
@@ -129,16 +129,16 @@ def test_unacknowledged_publishes_are_bounded(cloud: Cloud) -> None:
     assert len(device.answers) == rules.IOT_UNACKNOWLEDGED.most
 
 
-def run(cloud: Cloud, process: Any, bodies: list[str], **size: int) -> None:
+def run(cloud: CloudModel, process: Any, bodies: list[str], **size: int) -> None:
     """Let a function process messages in batches of a `size`."""
     reader = replace(PLANE.downlink.reader, **size)
-    Function(cloud, "reader", cloud.work, lambda _: QueueReader(process), reader)
+    FunctionModel(cloud, "reader", cloud.work, lambda _: QueueReader(process), reader)
     for each in bodies:
         cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody=each)
     cloud.engine.run(1_000.0)
 
 
-def test_a_batch_of_a_function_fits_a_call(cloud: Cloud) -> None:
+def test_a_batch_of_a_function_fits_a_call(cloud: CloudModel) -> None:
     batches: list[int] = []
 
     def process(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
@@ -150,7 +150,7 @@ def test_a_batch_of_a_function_fits_a_call(cloud: Cloud) -> None:
     assert max(batches) <= rules.LAMBDA_BATCH.most
 
 
-def test_a_new_account_runs_few_functions(cloud: Cloud) -> None:
+def test_a_new_account_runs_few_functions(cloud: CloudModel) -> None:
     running, most, heard = 0, 0, 0
 
     def process(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:

@@ -20,12 +20,12 @@ from local.histories.oracles import (
     replayed,
     subscribed,
 )
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
-__all__ = ["Finding", "judged"]
+__all__ = ["OracleFinding", "judged"]
 
 _ALL = (
     *(delivered, once, in_order, kept, down, late, presence, bounded, subscribed, posted, replayed),
@@ -33,6 +33,6 @@ _ALL = (
 )
 
 
-def judged(history: History) -> list[Finding]:
+def judged(history: History) -> list[OracleFinding]:
     """Return what is wrong with a history that has ended, each finding once and in order."""
     return sorted({finding for each in _ALL for finding in each.judged(history)})

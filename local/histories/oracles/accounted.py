@@ -22,7 +22,7 @@ from local.control_room.tally import PATIENCE_MS, Tally
 from local.histories.cloud import BUCKET
 from local.histories.engine import START_S
 from local.histories.oracles.delivered import discarded, letters_about, put, taken
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from operations.archive import BucketArchive, Days
 from operations.letters import Letter, read_letter
 from operations.trace import traces
@@ -51,7 +51,7 @@ class _Read(Days):
         return chain.from_iterable(self._of(name, wanted) for name in self.names(folder, self._hours))
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Compare what the screens show with what the simulator knows."""
     known = _known(history)
     for screen, key, inbox, fate in chain(_traced(history, known), _shown(history, known)):
@@ -60,7 +60,7 @@ def judged(history: History) -> Iterator[Finding]:
         seen = {Fate.HANDLED} if screen != "trace" and fate is Fate.IN_INBOX else {fate}
         if right.isdisjoint(seen | {fate}):
             kind = f"{screen} says {fate} of what is {' or '.join(sorted(right))}"
-            yield Finding(kind, f"{key} at {inbox}")
+            yield OracleFinding(kind, f"{key} at {inbox}")
 
 
 def _known(history: History) -> Known:

@@ -25,7 +25,7 @@ from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
 from local.histories.oracles.delivered import discarded, letters, letters_about, put, taken
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 
 if TYPE_CHECKING:
     from local.histories.history import History
@@ -60,7 +60,7 @@ def request_of(history: History) -> Request:
     )
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Compare what the audit says with what the simulator knows."""
     audit = audit_small(request_of(history))
     # Of what was sent back the last word counts, which the archive alone has.
@@ -76,7 +76,7 @@ def judged(history: History) -> Iterator[Finding]:
         found, known = ({each for each in both if each[0] != "unattested"} for both in (found, known))
     for kind, which in (("the audit is wrong", found - known), ("the audit misses", known - found)):
         for first, *others in sorted(which):
-            yield Finding(f"{kind}: {first}", " ".join(others))
+            yield OracleFinding(f"{kind}: {first}", " ".join(others))
 
 
 def _found(audit: Audit) -> Iterator[Statement]:
@@ -95,7 +95,7 @@ def _found(audit: Audit) -> Iterator[Statement]:
         yield from _of_finding(each)
 
 
-def _at_home(audit: Audit, history: History) -> Iterator[Finding]:
+def _at_home(audit: Audit, history: History) -> Iterator[OracleFinding]:
     """Compare how many events a home's services took by the audit with how many they got.
 
     A state that a newer one replaced has ended as well.
@@ -107,15 +107,17 @@ def _at_home(audit: Audit, history: History) -> Iterator[Finding]:
         name = inbox.partition(".")[0]
         got = sum(len(home.services[name].handled) for home in history.homes.values())
         if taken > got + replaced:
-            yield Finding("the audit says that homes took what they never got", f"{inbox}: {taken} of {got}")
+            yield OracleFinding(
+                "the audit says that homes took what they never got", f"{inbox}: {taken} of {got}"
+            )
 
 
-def _by_programs(audit: Audit, history: History) -> Iterator[Finding]:
+def _by_programs(audit: Audit, history: History) -> Iterator[OracleFinding]:
     """Compare how many events readers took by the audit with how many they handled and leave receipts of."""
     handled = {each["inbox"]: each[Fate.HANDLED] for each in audit.figures.accounts}
     for inbox in audit.history.readers:
         if (taken_by_audit := handled.get(inbox, 0)) != (known := len(taken(history, inbox))):
-            yield Finding("the audit knows other receipts", f"{inbox}: {taken_by_audit} of {known}")
+            yield OracleFinding("the audit knows other receipts", f"{inbox}: {taken_by_audit} of {known}")
 
 
 def _of_finding(found: Found) -> Iterator[Statement]:

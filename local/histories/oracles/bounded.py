@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from eventplane.reasons import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, dead_letter_queue, queue_name
 from local.histories.cloud import ENVIRONMENT
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from local.histories.story import BROKEN, FLAPS_S, SUBSCRIBED
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at what is left at the end, and at the connections of a drill."""
     ends = Counter(
         thing
@@ -25,16 +25,16 @@ def judged(history: History) -> Iterator[Finding]:
     )
     for thing, count in ends.items():
         if count > BROKEN + (len(FLAPS_S) if history.trouble and history.trouble.text == "slow" else 0):
-            yield Finding("a connection ends without a cause", f"{thing}: {count} in the drill")
+            yield OracleFinding("a connection ends without a cause", f"{thing}: {count} in the drill")
     for thing, count in history.spooled.items():
         if count:
-            yield Finding("left in the spool", f"{thing}: {count}")
+            yield OracleFinding("left in the spool", f"{thing}: {count}")
     for queue in history.cloud.sqs.queues.values():
         name = queue.name.removeprefix(queue_name(ENVIRONMENT, "")).removesuffix(FIFO_SUFFIX)
         if name == dead_letter_queue(REPLAY):
             continue  # an order that failed for an hour is the operator's to repeat
         if queue.messages and (name.endswith("-dlq") or name == "last-resort"):
-            yield Finding(f"dead letters in {name}", str(len(queue.messages)))
+            yield OracleFinding(f"dead letters in {name}", str(len(queue.messages)))
             continue
         # What was put off when it was sent is not late.
         due = [each for each in queue.messages if each.receives or each.visible_ms <= history.engine.now_ms]
@@ -47,4 +47,4 @@ def judged(history: History) -> Iterator[Finding]:
             "work",
             SUBSCRIBED,
         ):
-            yield Finding(f"left in {name}", str(len(due)))
+            yield OracleFinding(f"left in {name}", str(len(due)))

@@ -16,13 +16,13 @@ from eventplane.names import EPOCH
 from eventplane.reader_receipts import is_asked
 from eventplane.receipts import digest
 from eventplane.sqs_binding import split
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from local.histories.reader import DependencyDownError
 from local.histories.story import READERS
 
 if TYPE_CHECKING:
     from local.histories.history import History
-    from local.histories.home import Home
+    from local.histories.home import HomeModel
 
 
 class _Ends:
@@ -43,19 +43,19 @@ class _Ends:
         return name in ("presence-monitor", "downlink") or (destination, *key) in self.queued
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at each event that a service of a home said."""
     ends = _Ends(history)
     for about, letter in letters_about(history):
         # In an inbox with an order all that follows waits: there an event is given up sooner.
         is_ordered = history.contract.channel(letter["channel"]).ordering is Ordering.SOURCE
         if letter["reason"] == DependencyDownError.__name__ and not is_ordered:
-            yield Finding("given up while what its reader depends on was down", f"{about}")
+            yield OracleFinding("given up while what its reader depends on was down", f"{about}")
     for key, (_, thing, service, event) in history.said.items():
         home = history.homes[thing]
         accepted = home.services[service].accepted.get(digest(event.json.encode()))
         if accepted is None:
-            yield Finding("never accepted", f"{key}")
+            yield OracleFinding("never accepted", f"{key}")
         elif _is_kept(home, accepted, event) and home.numbers.get(key) not in ends.discarded:
             attributes = {**event.attributes, "senderdevice": thing, "senderservice": service}
             here = _destinations(history.contract, Place.DEVICE, attributes)
@@ -78,7 +78,7 @@ def taken(history: History, inbox: str) -> set[tuple[str, str]]:
     }
 
 
-def _is_kept(home: Home, accepted: tuple[float, str | None], event: Envelope) -> bool:
+def _is_kept(home: HomeModel, accepted: tuple[float, str | None], event: Envelope) -> bool:
     """Whether the device stored an event, or has an alarm in memory that found no room on the disk."""
     at_s, refused = accepted
     return refused is None or (".alarm." in event.type and not any(each >= at_s for each in home.ended_s))
@@ -89,19 +89,19 @@ def _destinations(contract: Contract, place: Place, attributes: Attributes) -> l
     return sorted({each.destination for each in routes if each.filter.matches(attributes)})
 
 
-def _at_home(home: Home, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[Finding]:
+def _at_home(home: HomeModel, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[OracleFinding]:
     for service in (home.services.get(each.partition(".")[0]) for each in destinations):
         if service and not any(each[1:] == key for each in service.handled):
-            yield Finding("accepted and not delivered in the home", f"{key} to {service.name}")
+            yield OracleFinding("accepted and not delivered in the home", f"{key} to {service.name}")
 
 
-def _in_cloud(ends: _Ends, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[Finding]:
+def _in_cloud(ends: _Ends, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[OracleFinding]:
     for each in destinations:
         if not ends.is_at(each, key) and key not in ends.letters:
             what = "only waits" if (each, *key) in ends.queued else "gone"
-            yield Finding(f"accepted and {what} in the cloud", f"{key} to {each}")
+            yield OracleFinding(f"accepted and {what} in the cloud", f"{key} to {each}")
         if not {(each, *key), (None, *key)} & ends.ledger:
-            yield Finding("not in the ledger", f"{key} to {each}")
+            yield OracleFinding("not in the ledger", f"{key} to {each}")
 
 
 def _queued(history: History) -> set[tuple[str, str, str]]:

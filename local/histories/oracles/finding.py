@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class OracleFinding:
     """A promise that was broken: `kind` in a few words, the same for all of its kind, and `detail`."""
 
     kind: str

@@ -14,7 +14,7 @@ from eventplane.sqs_binding import split
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from local.histories.engine import START_S
 from local.histories.oracles.delivered import letters
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from local.histories.story import ORDERED_INBOX, WATCH
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at the rounds of the night watch, and at each stream that is sorted."""
     if not history.story.is_ordered:
         return
@@ -34,7 +34,7 @@ def judged(history: History) -> Iterator[Finding]:
     for keys in rounds.values():
         for key in keys:
             if key not in dead and not history.handled.done.get((WATCH, *key)):
-                yield Finding("sent in order and not handled", f"{key}")
+                yield OracleFinding("sent in order and not handled", f"{key}")
         yield from _overtaken(history, WATCH, [key for key in keys if key not in dead], {})
     came = _came(history)
     streams: defaultdict[Stream, dict[int, Key]] = defaultdict(dict)
@@ -60,13 +60,13 @@ def _came(history: History) -> dict[Key, tuple[tuple[Stream, int] | None, float]
 
 def _overtaken(
     history: History, participant: str, keys: list[Key], held_s: dict[Key, float]
-) -> Iterator[Finding]:
+) -> Iterator[OracleFinding]:
     """Yield what was handled before its predecessor, while it has to be held for one that is missing."""
     handled = {key: times[0] for key in keys if (times := history.handled.done.get((participant, *key)))}
     for (at, first), (until, second) in combinations(enumerate(keys), 2):
         is_early = handled.get(second, inf) < min(handled.get(first, 0.0), held_s.get(second, inf))
         # What is handed out at its last receive lets those behind it go.
         if is_early and all(held_s.get(each) != -inf for each in keys[at:until]):
-            yield Finding(
+            yield OracleFinding(
                 "handled out of order", f"{participant}: {second} at {handled[second]:.3f} before {first}"
             )

@@ -13,16 +13,16 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.topics import urgent_rule
 from local.histories.engine import START_S
 from local.histories.iot_core import RULE
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 
 if TYPE_CHECKING:
     from local.histories.history import History
-    from local.histories.home import Home
+    from local.histories.home import HomeModel
 
 Number = tuple[str, int]
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at what each home stored for the cloud, published and ended."""
     taken_s: dict[Number, float] = {}
     for frame, events in history.frames:
@@ -32,11 +32,13 @@ def judged(history: History) -> Iterator[Finding]:
         for number, kept in home.for_cloud.items():
             # The clock of IoT Core has milliseconds.
             if kept.is_sent and kept.ended_s + 0.001 < taken_s.get(number, inf):
-                yield Finding("ended before the cloud had it", f"{thing}: {number} at {kept.ended_s:.3f}")
+                yield OracleFinding(
+                    "ended before the cloud had it", f"{thing}: {number} at {kept.ended_s:.3f}"
+                )
         yield from _overtaken(home)
 
 
-def _overtaken(home: Home) -> Iterator[Finding]:
+def _overtaken(home: HomeModel) -> Iterator[OracleFinding]:
     """Yield alarms that waited for the cloud while something else was sent there."""
     first_s: dict[Number, float] = {}
     others: list[float] = []
@@ -51,7 +53,7 @@ def _overtaken(home: Home) -> Iterator[Finding]:
         left_s = min(kept.ended_s, first_s.get(number, inf))
         before = [each for each in others if kept.at_s < each < left_s]
         if kept.is_urgent and before:
-            yield Finding(
+            yield OracleFinding(
                 "an alarm waits behind others", f"{home.thing}: {number}, others at {before[0]:.3f}"
             )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from eventplane.device_record import Device, LifecycleState
 from local.histories.engine import START_S
 from local.histories.keys import KEEPER
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from stacks.settings import ROTATION_SIZE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ IN_FLIGHT_S: Final = 60.0
 lives as well what the claim registered beyond what may wait, and longer if the keeper fails."""
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at each device's certificate in the end, and at what its thief could do."""
     if (keys := history.keys) is None:
         return
@@ -29,14 +29,14 @@ def judged(history: History) -> Iterator[Finding]:
     for thing in history.homes:
         device, own = history.cloud.registry.read(thing), keys.at_end.get(thing)
         if device is None or device.state is not LifecycleState.PROVISIONED or own is None:
-            yield Finding("a device is locked out", f"{thing}: {device and device.state}, {own}")
+            yield OracleFinding("a device is locked out", f"{thing}: {device and device.state}, {own}")
         elif own != device.certificate:
-            yield Finding("a device connects with what the registry does not have", f"{thing}: {own}")
+            yield OracleFinding("a device connects with what the registry does not have", f"{thing}: {own}")
         if device is not None:
             yield from _good(keys, device, late_s)
 
 
-def _good(keys: Keys, device: Device, late_s: float) -> Iterator[Finding]:
+def _good(keys: Keys, device: Device, late_s: float) -> Iterator[OracleFinding]:
     """Yield keys of the device's thief that are good, and good ones that the registry does not know."""
     iot, thing, thief = keys.cloud.iot, device.thing, keys.thieves[device.thing]
     # While the claim is allowed, it may register until the device connects.
@@ -55,4 +55,4 @@ def _good(keys: Keys, device: Device, late_s: float) -> Iterator[Finding]:
         ),
     ):
         for key in those:
-            yield Finding(kind, f"{thing}: {key}")
+            yield OracleFinding(kind, f"{thing}: {key}")

@@ -9,7 +9,7 @@ from edge.settings import CloudSettings
 from eventplane.retries import LONGEST_S
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from local.histories.cloud import PLANE
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from local.histories.story import AWAY_S, GIVEN_UP_S, NO_WAY_DOWN_S, ORDERED_INBOX, UNTIL_S, WAY_DOWN_S
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HOME_S: Final = 8.0
 """The same for an alarm within the home."""
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at when each event was handled, and in a drill each desired state and command."""
     replayed = {each.who for each in history.story.decisions if each.what == "replay"}
     for (reader, *key), times in history.handled.done.items():
@@ -57,11 +57,11 @@ def judged(history: History) -> Iterator[Finding]:
             limit_s += GAP_TIMEOUT_S + PLANE.inbox_visibility_s
         if times[0] > since_s + limit_s:
             kind = f"late{' alarm' if is_urgent else ''} at {reader}"
-            yield Finding(kind, f"{key}: {times[0] - since_s:.0f} s")
+            yield OracleFinding(kind, f"{key}: {times[0] - since_s:.0f} s")
     yield from _late_at_home(history)
 
 
-def _late_at_home(history: History) -> Iterator[Finding]:
+def _late_at_home(history: History) -> Iterator[OracleFinding]:
     handled = {
         (thing, name, id): at_s
         for thing, home in history.homes.items()
@@ -72,7 +72,7 @@ def _late_at_home(history: History) -> Iterator[Finding]:
         called_s = handled.get((thing, "call-service", event.id), said_s)
         limit_s = HOME_S if said_s > history.drilled_s else ALARM_S
         if ".alarm." in event.type and called_s > max(said_s, history.healed_s) + limit_s:
-            yield Finding("late alarm in the home", f"{event.id}: {called_s - said_s:.0f} s")
+            yield OracleFinding("late alarm in the home", f"{event.id}: {called_s - said_s:.0f} s")
     kinds = {number: kind for _, _, kind, number in history.desired}
     down = [
         (thing, int(id.removeprefix("down-")), at_s)
@@ -94,7 +94,7 @@ def _late_at_home(history: History) -> Iterator[Finding]:
             if home == thing and (id == number or (kind == kinds[id] == _STATE and id > number))
         ]
         if came_s and min(came_s) > limit_s:
-            yield Finding("late in the home", f"down-{number}: {min(came_s) - said_s:.0f} s")
+            yield OracleFinding("late in the home", f"down-{number}: {min(came_s) - said_s:.0f} s")
 
 
 def _reachable(history: History, thing: str, at_s: float) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at each event that a reader in the cloud handled."""
     for key, times in history.handled.done.items():
         if len(times) > 1:
-            yield Finding("handled twice", f"{key} at {times}")
+            yield OracleFinding("handled twice", f"{key} at {times}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from eventplane.names import SUBSCRIBERS
 from eventplane.sinks import GONE_S
 from local.histories.oracles.delivered import letters
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from parts.webhooks.delivery import ALONE_MS, KNOWN_MS
 from parts.webhooks.endpoint_state import LONGEST_ASKED_S
 
@@ -22,7 +22,7 @@ WRITES_S: Final = 0.5
 BAD_TABLE: Final = ("outage", "slow", "lose-answer", "refuse", "die")
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at what endpoints were asked, and what was led there."""
     is_bad = any(
         each.what in BAD_TABLE and each.who in ("dynamodb", SUBSCRIBERS) for each in history.story.decisions
@@ -53,16 +53,16 @@ def judged(history: History) -> Iterator[Finding]:
     for each in history.ledger:
         is_led = each["destination"] == f"{SUBSCRIBERS}.inbox" and each["route"] not in deleted
         if is_led and (each["source"], each["id"]) not in about:
-            yield Finding("never at its endpoint", f"{each['source']} {each['id']} by {each['route']}")
+            yield OracleFinding("never at its endpoint", f"{each['source']} {each['id']} by {each['route']}")
 
 
-def _paused(url: str, posts: Sequence[Post], window_s: float) -> Iterator[Finding]:
+def _paused(url: str, posts: Sequence[Post], window_s: float) -> Iterator[OracleFinding]:
     for at, answer in enumerate(posts):
         pause_s = GONE_S if answer.status == 410 else min(answer.retry_after_s, LONGEST_ASKED_S)
         until_s = answer.answered_s + pause_s
         for each in posts[at + 1 :]:
             if answer.answered_s + window_s < each.at_s < until_s - 0.001:
-                yield Finding(
+                yield OracleFinding(
                     f"posted in the pause of a {answer.status}",
                     f"{url}: {each.id} {each.at_s - answer.answered_s:.3f} s after {pause_s:g} s",
                 )

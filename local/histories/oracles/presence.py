@@ -12,7 +12,7 @@ from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
 from local.histories.engine import START_S
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from local.histories.oracles.late import LATE_S
 from local.histories.wiring import SETTLES_S
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from local.histories.history import History
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at what is known of each home, at the reports about it, and at those of the drill."""
     tables = DynamoDbTables(history.cloud.dynamodb, history.random.randbytes)
     reports = _reports(history)
@@ -34,11 +34,11 @@ def judged(history: History) -> Iterator[Finding]:
         reported = reports.get(state.device, [])
         said = [kind for _, kind in reported]
         if state.due_ms is not None and state.due_ms < history.engine.now_ms - 1_000 * LATE_S:
-            yield Finding("a deadline of presence is missed", state.device)
+            yield OracleFinding("a deadline of presence is missed", state.device)
         if state.reported != line or state.unsent:
-            yield Finding("presence is wrong", f"{state.device} is {line}, reported: {state.reported}")
+            yield OracleFinding("presence is wrong", f"{state.device} is {line}, reported: {state.reported}")
         elif not said or f".{line}." not in said[-1] or any(a == b for a, b in pairwise(said)):
-            yield Finding("a report of presence is missing or wrong", f"{state.device}: {said}")
+            yield OracleFinding("a report of presence is missing or wrong", f"{state.device}: {said}")
         changes.append((history.engine.now_s, ""))
         yield from _late(state.device, history.drilled_s, LATE_S + history.trouble_s, changes, reported)
 
@@ -49,7 +49,7 @@ def _late(
     late_s: float,
     changes: list[tuple[float, str]],
     reported: list[tuple[float, str]],
-) -> Iterator[Finding]:
+) -> Iterator[OracleFinding]:
     """Look at each change of a drill that stood for longer than it takes to be reported.
 
     What ended sooner may have been reported: it is gone before the recorder reads that.
@@ -64,7 +64,7 @@ def _late(
         if is_reported or until_s >= by_s:
             known = kind
         if not is_reported and until_s >= by_s:
-            yield Finding("a report of presence is late", f"{device}: {what} at {at_s:.1f}")
+            yield OracleFinding("a report of presence is late", f"{device}: {what} at {at_s:.1f}")
 
 
 def _reports(history: History) -> dict[str, list[tuple[float, str]]]:

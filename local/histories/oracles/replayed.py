@@ -11,7 +11,7 @@ from eventplane.contract import Place
 from eventplane.reasons import REPLAY
 from eventplane.resource_names import dead_letter_queue
 from local.histories.cloud import BUCKET
-from local.histories.oracles.finding import Finding
+from local.histories.oracles.finding import OracleFinding
 from operations.names import event_in_tap
 from parts.replay.order import order_text
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from local.histories.history import History
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at the files of each order that was not given up."""
     cloud = history.cloud
     given_up = {each.body for each in cloud.queue(dead_letter_queue(REPLAY)).messages}
@@ -40,4 +40,4 @@ def judged(history: History) -> Iterator[Finding]:
                 is_meant = route.destination == f"{order.participant}.inbox"
                 key = route.destination, event.source, event.id
                 if is_meant and route.filter.matches(event.attributes) and key not in replayed:
-                    yield Finding("ordered and not replayed", f"{key}")
+                    yield OracleFinding("ordered and not replayed", f"{key}")

@@ -15,8 +15,8 @@ from eventplane.reasons import REDRIVE, REPLAY
 from eventplane_aws.tables import DynamoDbTables
 from local.histories.engine import START_S
 from local.histories.operators import PUBLISHED
-from local.histories.oracles.finding import Finding
-from local.histories.subscriber import POSTED, Change
+from local.histories.oracles.finding import OracleFinding
+from local.histories.subscriber import POSTED, RouteChange
 
 if TYPE_CHECKING:
     from local.histories.history import History
@@ -26,7 +26,7 @@ DECIDES_S: Final = 60.0
 """How long a router may take from the look at the subscriptions to its decision: one invocation, seconds."""
 
 
-def judged(history: History) -> Iterator[Finding]:
+def judged(history: History) -> Iterator[OracleFinding]:
     """Look at the table of subscriptions, and at the decisions about each event of a home."""
     tables = DynamoDbTables(history.cloud.dynamodb, history.random.randbytes)
     decisions: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -51,36 +51,38 @@ def _prefix(filter: str) -> str:
     return str(json.loads(filter)["prefix"]["type"])
 
 
-def _stored(administrator: Administrator, found: dict[str, str]) -> Iterator[Finding]:
+def _stored(administrator: Administrator, found: dict[str, str]) -> Iterator[OracleFinding]:
     wanted = {each.name: each.prefix for each in administrator.changes}
     for name, prefix in wanted.items():
         if found.get(name) != prefix:
-            yield Finding("not subscribed as last asked for", f"{administrator.participant} {name}: {prefix}")
+            yield OracleFinding(
+                "not subscribed as last asked for", f"{administrator.participant} {name}: {prefix}"
+            )
     others = [prefix for name, prefix in found.items() if name not in wanted]
     for prefix, is_answered in administrator.posted.items():
         if others.count(prefix) > 1:
-            yield Finding("subscribed twice", f"{administrator.participant}: {prefix}")
+            yield OracleFinding("subscribed twice", f"{administrator.participant}: {prefix}")
         elif is_answered and prefix not in others:
-            yield Finding("answered and not subscribed", f"{administrator.participant}: {prefix}")
+            yield OracleFinding("answered and not subscribed", f"{administrator.participant}: {prefix}")
     if strange := [each for each in others if not each.startswith(POSTED)]:
-        yield Finding("subscribed by nobody", f"{administrator.participant}: {strange}")
+        yield OracleFinding("subscribed by nobody", f"{administrator.participant}: {strange}")
 
 
 def _routed(
-    route: str, changes: list[Change], key: tuple[str, str], records: list[dict[str, Any]]
-) -> Iterator[Finding]:
+    route: str, changes: list[RouteChange], key: tuple[str, str], records: list[dict[str, Any]]
+) -> Iterator[OracleFinding]:
     routed = [each for each in records if each["route"] == route]
     certain = [_prefix_at(changes, each["decided_at_ms"] / 1_000 - START_S) for each in records]
     type = records[0]["type"]
     if not routed and any(each and type.startswith(each) for each in certain):
-        yield Finding("not routed as subscribed or published", f"{key} by {route}")
+        yield OracleFinding("not routed as subscribed or published", f"{key} by {route}")
     for each in routed:
         prefix = _prefix_at(changes, each["decided_at_ms"] / 1_000 - START_S)
         if prefix is not None and not (prefix and type.startswith(prefix)):
-            yield Finding("routed as nobody subscribed or published", f"{key} by {route}")
+            yield OracleFinding("routed as nobody subscribed or published", f"{key} by {route}")
 
 
-def _prefix_at(changes: list[Change], at_s: float) -> str | None:
+def _prefix_at(changes: list[RouteChange], at_s: float) -> str | None:
     """The prefix that is certainly in force, '' for none; None while it changes."""
     prefix = ""
     for each in changes:

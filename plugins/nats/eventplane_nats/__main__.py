@@ -15,7 +15,7 @@ from nats.js import JetStreamContext
 from eventplane.contract import Contract, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane_client.aws import aws_client
-from eventplane_nats.connection import Connection, server_and_name
+from eventplane_nats.connection import NatsLink, server_and_name
 from eventplane_nats.relay import Relay
 from eventplane_nats.rights import OPERATOR, accounts, api_of
 from eventplane_nats.streams import ACK_WAIT_S, channels, level, make_stream, redrive, stream_name
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "rights":
             print(accounts(_contract(options), environment), end="")
             return 0
-        connection = Connection(server, OPERATOR)
+        connection = NatsLink(server, OPERATOR)
         try:
             _run(options, connection, environment)
         finally:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(options: argparse.Namespace, connection: Connection, environment: str) -> None:
+def _run(options: argparse.Namespace, connection: NatsLink, environment: str) -> None:
     if options.command == "redrive":
         stream = stream_name(environment, options.channel)
         jetstream = _jetstream(connection, options.channel.partition(".")[0])
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, connection: Connection, environment: str) 
             )
 
 
-def _jetstream(connection: Connection, participant: str) -> JetStreamContext:
+def _jetstream(connection: NatsLink, participant: str) -> JetStreamContext:
     """JetStream in the account of `participant`, or the only one where the server has no rules."""
     own = connection.nats.jetstream(prefix=api_of(participant))
     try:

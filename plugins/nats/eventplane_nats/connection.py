@@ -56,7 +56,7 @@ def server_and_name(address: str) -> tuple[str, str]:
     return f"nats://{parts.netloc}", name
 
 
-class Connection:
+class NatsLink:
     """Connected to `server` as the user `name`, and again after each loss, until `close`.
 
     Raises what nats-py raises, `OSError`, and `TimeoutError` if the server does not answer; of a secret that

@@ -9,7 +9,7 @@ from typing import Final
 
 import nats
 
-from eventplane_nats.connection import Connection, server_and_name
+from eventplane_nats.connection import NatsLink, server_and_name
 from eventplane_nats.rights import ROUTER
 from eventplane_nats.wire import headers_of
 from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
@@ -34,7 +34,7 @@ class NatsSender:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, NatsLink] = {}
         self._down: dict[str, tuple[float, Answer]] = {}
 
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
@@ -63,7 +63,7 @@ class NatsSender:
         """Raise what nats-py raises of the server; what it says of a message is that message's answer."""
         give_up = self._clock() + _LONGEST_S
         if server not in self._connections:
-            self._connections[server] = Connection(server, ROUTER)
+            self._connections[server] = NatsLink(server, ROUTER)
         connection = self._connections[server]
         timeout_s = min(_PUBLISH_S, give_up - self._clock())
         if timeout_s <= 0:
@@ -81,7 +81,7 @@ def open_sender() -> Sender:
 
 
 async def _publish_all(
-    connection: Connection, stream: str, batch: Sequence[Message], timeout_s: float
+    connection: NatsLink, stream: str, batch: Sequence[Message], timeout_s: float
 ) -> list[BaseException | None]:
     sent = (
         connection.jetstream.publish(

@@ -41,7 +41,7 @@ _DUPLICATES_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Fill:
     """The level of a stream: all `messages`, those `in_flight`, and those `given_up`, which come no more."""
 
     messages: int
@@ -88,12 +88,12 @@ async def make_stream(
     return name
 
 
-async def level(jetstream: JetStreamContext, stream: str) -> Level:
+async def level(jetstream: JetStreamContext, stream: str) -> Fill:
     """Return how full `stream` is."""
     consumer = await jetstream.consumer_info(stream, READER)
     messages = (await jetstream.stream_info(stream)).state.messages
     in_flight = consumer.num_ack_pending or 0
-    return Level(messages, in_flight, max(0, messages - in_flight - (consumer.num_pending or 0)))
+    return Fill(messages, in_flight, max(0, messages - in_flight - (consumer.num_pending or 0)))
 
 
 async def redrive(jetstream: JetStreamContext, stream: str) -> None:

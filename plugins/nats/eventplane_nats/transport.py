@@ -35,7 +35,7 @@ from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message, Mode
 from eventplane_client.settings import ClientSettings
 from eventplane_client.subscription import NoSubscriptions
-from eventplane_nats.connection import Connection, NatsAddressError, server_and_name
+from eventplane_nats.connection import NatsAddressError, NatsLink, server_and_name
 from eventplane_nats.streams import READER, redriven, stream_name
 from eventplane_nats.wire import RETRIES, ROUTE, headers_of
 
@@ -69,7 +69,7 @@ class NatsTransport:
     def __init__(
         self,
         participant: str,
-        connection: Connection,
+        connection: NatsLink,
         *,
         inbox: str,
         outbox: str,
@@ -103,7 +103,7 @@ class NatsTransport:
         Raises `UnavailableError`.
         """
         with _unavailable(participant):
-            connection = Connection(server, participant)
+            connection = NatsLink(server, participant)
         try:
             with _unavailable(participant):
                 info = connection.run(connection.jetstream.consumer_info(inbox, READER), _CALL_S)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventplane_nats.connection import Connection
+from eventplane_nats.connection import NatsLink
 from local.process import Supervisor
 from plugins.nats.tests.server import NatsServer, start_nats
 from tests.conftest import own_state
@@ -21,8 +21,8 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 
 
 @pytest.fixture
-def operator(nats_server: NatsServer) -> Iterator[Connection]:
+def operator(nats_server: NatsServer) -> Iterator[NatsLink]:
     """A connection with every right."""
-    connection = Connection(nats_server.url, "operator")
+    connection = NatsLink(nats_server.url, "operator")
     yield connection
     connection.close()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eventplane_nats import connection
-from eventplane_nats.connection import Connection
+from eventplane_nats.connection import NatsLink
 from local.ports import LOOPBACK
 
 GREETING = b'INFO {"max_payload": 1048576}\r\nPONG\r\n'
@@ -39,14 +39,14 @@ def reads_to_the_end(peer: socket.socket) -> bool:
 def test_a_silent_server_is_left(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_S", 0.0)  # only the margin is waited for
     with pytest.raises(TimeoutError):
-        Connection(url(server), "desk", {})
+        NatsLink(url(server), "desk", {})
     with server.accept()[0] as peer:
         assert reads_to_the_end(peer)
 
 
 def test_a_connection_whose_server_reads_no_more_is_closed_all_the_same(server: socket.socket) -> None:
     with ThreadPoolExecutor(1) as thread:
-        opening = thread.submit(Connection, url(server), "desk", {})
+        opening = thread.submit(NatsLink, url(server), "desk", {})
         with server.accept()[0] as peer:
             peer.sendall(GREETING)
             opened = opening.result()

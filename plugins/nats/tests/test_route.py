@@ -16,7 +16,7 @@ from eventplane.reasons import Reason
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError
 from eventplane_client.sqs import SqsTransport
-from eventplane_nats.connection import Connection
+from eventplane_nats.connection import NatsLink
 from eventplane_nats.relay import Relay
 from eventplane_nats.streams import channels, make_stream
 from lambdas.common.metrics import metrics
@@ -126,7 +126,7 @@ class Plane:
 def plane(
     contract: Contract,
     nats_server: NatsServer,
-    operator: Connection,
+    operator: NatsLink,
     fake_aws: FakeAws,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -186,7 +186,7 @@ def test_nats_down_delays_no_other_inbox(plane: Plane, nats_server: NatsServer, 
             inbox.get(0)
 
 
-def test_the_relay_passes_non_events(plane: Plane, nats_server: NatsServer, operator: Connection) -> None:
+def test_the_relay_passes_non_events(plane: Plane, nats_server: NatsServer, operator: NatsLink) -> None:
     """SQS takes a mebibyte, a relay that met the limit would try for ever; the router makes dead letters."""
     outbox = f"eventplane-{ENVIRONMENT}-desk-outbox"
     for body in (b"", b"\x00\xff garbage", b"\0" * 1_000_000):

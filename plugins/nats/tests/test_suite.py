@@ -17,7 +17,7 @@ from eventplane_client.ports import Message
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
-from eventplane_nats.connection import Connection
+from eventplane_nats.connection import NatsLink
 from eventplane_nats.streams import level, make_stream
 from eventplane_nats.transport import NatsTransport
 from plugins.nats.tests.server import NatsServer
@@ -59,7 +59,7 @@ class NatsWorld:
     sender = SENDER
     idle_s = 3.0  # what was given back waits a second
 
-    def __init__(self, server: NatsServer, operator: Connection, directory: Path) -> None:
+    def __init__(self, server: NatsServer, operator: NatsLink, directory: Path) -> None:
         self._server = server
         self._operator = operator
         self._directory = directory
@@ -146,7 +146,7 @@ class NatsWorld:
 
 
 @pytest.fixture
-def world(nats_server: NatsServer, operator: Connection, tmp_path: Path) -> Iterator[NatsWorld]:
+def world(nats_server: NatsServer, operator: NatsLink, tmp_path: Path) -> Iterator[NatsWorld]:
     it = NatsWorld(nats_server, operator, tmp_path)
     yield it
     it.crash()

@@ -34,10 +34,10 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.ports import Message, digest
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_nats.__main__ import main
-from eventplane_nats.connection import CREDENTIALS, SECRET, Connection
+from eventplane_nats.connection import CREDENTIALS, SECRET, NatsLink
 from eventplane_nats.rights import password_variable
 from eventplane_nats.sender import PAUSE_S, NatsSender
-from eventplane_nats.streams import Level, level, make_stream
+from eventplane_nats.streams import Fill, level, make_stream
 from eventplane_nats.transport import NatsTransport
 from lambdas.common.sender import TAKEN, Acceptance
 from local.process import Supervisor
@@ -57,7 +57,7 @@ class Channel:
     """The streams of a participant `desk` whose outbox is its inbox."""
 
     server: NatsServer
-    operator: Connection
+    operator: NatsLink
     environment: str
 
     @property
@@ -79,12 +79,12 @@ class Channel:
     def open(self) -> NatsTransport:
         return NatsTransport.find("desk", self.server.url, inbox=self.stream, outbox=self.stream)
 
-    def level(self) -> Level:
+    def level(self) -> Fill:
         return self.operator.run(level(self.operator.jetstream, self.stream), SECONDS)
 
 
 @pytest.fixture
-def channel(nats_server: NatsServer, operator: Connection) -> Channel:
+def channel(nats_server: NatsServer, operator: NatsLink) -> Channel:
     return Channel(nats_server, operator, f"own{next(_numbers)}")
 
 
@@ -110,7 +110,7 @@ def test_what_was_in_flight_is_redelivered(channel: Channel) -> None:
     for call in (lambda: reader.put(event(), 1, durable=True), lambda: reader.receive(1, 0)):
         with pytest.raises(ClosedError):
             call()
-    assert channel.level() == Level(1, 1, 0)
+    assert channel.level() == Fill(1, 1, 0)
     transport = channel.open()
     (again,) = transport.receive(1, SECONDS)
     assert (ids([again]), again.attempt) == (["held"], 2)
@@ -176,7 +176,7 @@ def test_long_work_does_not_come_again(channel: Channel, monkeypatch: pytest.Mon
         assert eventually(lambda: len(extended) > 3, 60)  # a second lies between two of them
         assert first.receive(1, 0) == []
         received.ack()
-    assert channel.level() == Level(0, 0, 0)
+    assert channel.level() == Fill(0, 0, 0)
     first.close()
 
 
@@ -190,7 +190,7 @@ def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
         transport.release(message, 0)
     assert transport.max_receives == LIMIT - 1
     assert transport.receive(1, 0) == []
-    assert channel.level() == Level(1, 0, 1)
+    assert channel.level() == Fill(1, 0, 1)
 
     file = tmp_path / "contract.json"
     file.write_bytes(contract_of("desk"))
@@ -279,10 +279,10 @@ def test_a_wrong_password_is_named(guarded: NatsServer, monkeypatch: pytest.Monk
             return {"SecretString": credentials("right")}
 
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
-        Connection(guarded.url, "desk", {CREDENTIALS: credentials("wrong")})
-    Connection(guarded.url, "desk", {CREDENTIALS: credentials("right")}).close()
+        NatsLink(guarded.url, "desk", {CREDENTIALS: credentials("wrong")})
+    NatsLink(guarded.url, "desk", {CREDENTIALS: credentials("right")}).close()
     monkeypatch.setattr("boto3.client", lambda _, **__: Secrets())
-    Connection(guarded.url, "desk", {SECRET: "nats-of-routers"}).close()
+    NatsLink(guarded.url, "desk", {SECRET: "nats-of-routers"}).close()
 
 
 def test_too_large(guarded: NatsServer, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_too_large(guarded: NatsServer, transport: NatsTransport, monkeypatch: p
         transport.put(large, SECONDS, durable=True)
 
     monkeypatch.setenv(CREDENTIALS, credentials("right"))
-    operator = Connection(guarded.url, "operator")
+    operator = NatsLink(guarded.url, "operator")
     own = Channel(guarded, operator, "small")
     own.make()
     inbox = own.open()
@@ -322,7 +322,7 @@ def test_a_routers_copy_has_its_route(channel: Channel, transport: NatsTransport
 def test_server_is_down(channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     now, tried = [1_000.0], []
 
-    class Refused(Connection):
+    class Refused(NatsLink):
         def __init__(self, server: str, name: str) -> None:
             tried.append(server)
             raise ConnectionRefusedError("down")
@@ -330,7 +330,7 @@ def test_server_is_down(channel: Channel, transport: NatsTransport, monkeypatch:
     url = f"{channel.server.url}/{channel.stream}"
     sender = NatsSender(lambda: now[0])
     with monkeypatch.context() as patch:
-        patch.setattr("eventplane_nats.sender.Connection", Refused)
+        patch.setattr("eventplane_nats.sender.NatsLink", Refused)
         for _ in range(3):
             (answer,) = sender.send(url, [to_message(event())])
             assert (answer.acceptance, answer.detail) == (Acceptance.AGAIN, "ConnectionRefusedError: down")
@@ -367,12 +367,12 @@ def test_a_secret_that_cannot_be_read_is_not_waited_for_each_time(monkeypatch: p
 def test_no_time_is_left(channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
-    class Slow(Connection):
+    class Slow(NatsLink):
         def __init__(self, server: str, name: str) -> None:
             now[0] += 5.0
             super().__init__(server, name)
 
-    monkeypatch.setattr("eventplane_nats.sender.Connection", Slow)
+    monkeypatch.setattr("eventplane_nats.sender.NatsLink", Slow)
     sender = NatsSender(lambda: now[0])
     (answer,) = sender.send(f"{channel.server.url}/{channel.stream}", [to_message(event())])
     assert (answer.acceptance, channel.level().messages) == (Acceptance.AGAIN, 0)
@@ -422,7 +422,7 @@ def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
     ruled: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CREDENTIALS, as_user("spy"))
-    spy = Connection(ruled.url, "spy")
+    spy = NatsLink(ruled.url, "spy")
     heard: list[bytes] = []
 
     async def hear(message: Msg) -> None:
@@ -464,12 +464,12 @@ def test_a_service_keeps_its_channel(
 ) -> None:
     own, others = "eventplane-own-spy-outbox", f"eventplane-own-{channel}"
     monkeypatch.setenv(CREDENTIALS, as_user("desk" if channel == "desk-outbox" else "router"))
-    it = Connection(ruled.url, "desk" if channel == "desk-outbox" else "router")
+    it = NatsLink(ruled.url, "desk" if channel == "desk-outbox" else "router")
     it.run(it.jetstream.publish(others, b"true", stream=others), SECONDS)
     it.close()
 
     monkeypatch.setenv(CREDENTIALS, as_user("spy"))
-    spy = Connection(ruled.url, "spy")
+    spy = NatsLink(ruled.url, "spy")
     spy.run(spy.jetstream.publish(own, b"forged"), SECONDS)
 
     async def misuse() -> None:

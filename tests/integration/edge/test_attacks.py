@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from benchmarks.edge.parts import Publisher
+from benchmarks.edge.parts import BenchPublisher
 from benchmarks.processes import peak_rss_mib, rss_mib
 from eventplane.envelope import write_event
 from eventplane.names import SEQUENCE
@@ -62,7 +62,7 @@ def sequences(cloud: RecordingCloud) -> dict[str, int]:
 @pytest.fixture
 def known_home(home: Home, cloud: RecordingCloud) -> Home:
     """A home whose broker keeps messages for the forwarder: an alarm and a reading have gone through."""
-    with Publisher(home.broker.port) as publisher:
+    with BenchPublisher(home.broker.port) as publisher:
         for topic, name, type_ in ((ALARMS, "first-alarm", ALARM), (NEIGHBOUR, "first-reading", READING)):
             # The broker drops what comes before the forwarder's first subscription.
             def arrived(topic: str = topic, name: str = name, type_: str = type_) -> bool:
@@ -75,7 +75,7 @@ def known_home(home: Home, cloud: RecordingCloud) -> Home:
 
 def test_restarts_store_a_backlog_once(known_home: Home, cloud: RecordingCloud) -> None:
     stop(known_home)
-    with Publisher(known_home.broker.port) as publisher:
+    with BenchPublisher(known_home.broker.port) as publisher:
         publisher.send_all(readings(BACKLOG), NEIGHBOUR)
         publisher.send(event("alarm", ALARM), ALARMS)
     start(known_home)
@@ -86,7 +86,7 @@ def test_restarts_store_a_backlog_once(known_home: Home, cloud: RecordingCloud) 
     # Mosquitto hands on whole windows for each PUBACK that it reads, and reads few: most are lost with it.
     wait_for(lambda: known_home.metric("eventplane_stored_total") > stopped_at + BACKLOG // 4)
     known_home.broker.child.restart()
-    with Publisher(known_home.broker.port) as publisher:
+    with BenchPublisher(known_home.broker.port) as publisher:
         publisher.send(event("end"), NEIGHBOUR)
     wait_for(lambda: cloud.has(names(BACKLOG) | {"alarm", "end"}))
     stored = sequences(cloud)
@@ -97,11 +97,11 @@ def test_restarts_store_a_backlog_once(known_home: Home, cloud: RecordingCloud) 
 
 def test_an_alarm_passes_a_flood(known_home: Home, cloud: RecordingCloud) -> None:
     flood = 2 * BACKLOG
-    with Publisher(known_home.broker.port, "neighbour") as neighbour:
+    with BenchPublisher(known_home.broker.port, "neighbour") as neighbour:
         neighbour.flood(readings(flood), NEIGHBOUR)
         # Its PUBACK says that the broker has taken the whole flood.
         neighbour.send(event("end"), NEIGHBOUR)
-    with Publisher(known_home.broker.port) as publisher:
+    with BenchPublisher(known_home.broker.port) as publisher:
         publisher.send(event("alarm", ALARM), ALARMS)
     wait_for(lambda: cloud.has({"alarm", "end"}))
     # Mosquitto keeps all of it for a slow reader: the forwarder dropped some, or the alarm overtook it.
@@ -113,7 +113,7 @@ def test_a_qos_0_backlog_is_bounded(known_home: Home, cloud: RecordingCloud) -> 
     idle = rss_mib(known_home.forwarder.pid)
     stop(known_home)
     count = 690  # as much as the broker's profile lets wait for one client
-    with Publisher(known_home.broker.port) as publisher:
+    with BenchPublisher(known_home.broker.port) as publisher:
         publisher.flood(readings(count, LARGE), NEIGHBOUR)
         publisher.send(event("end"), NEIGHBOUR)
     start(known_home)
@@ -125,7 +125,7 @@ def test_unknown_outboxes_take_no_memory(known_home: Home, cloud: RecordingCloud
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)
     count = 20_000
-    with Publisher(known_home.broker.port) as publisher:
+    with BenchPublisher(known_home.broker.port) as publisher:
         for number in range(count):
             publisher.flood([event(f"s{number}")], local_topic(f"stranger-{number}", "outbox"))
         publisher.send(event("end"), NEIGHBOUR)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
-from local.histories.broker import Broker, Link
+from local.histories.broker import BrokerModel, ModelLink
 from local.histories.engine import Engine
 
 MAX_IN_FLIGHT: Final = 4
@@ -119,13 +119,13 @@ class SocketWire:
 class ModelWire:
     """A connection to the model, whose time passes until nothing happens any more."""
 
-    def __init__(self, engine: Engine, broker: Broker) -> None:
+    def __init__(self, engine: Engine, broker: BrokerModel) -> None:
         self._engine = engine
         self._data = b""
         self._is_over = False
         link = broker.open(self)
         assert link is not None
-        self._link: Link = link
+        self._link: ModelLink = link
 
     def take(self, data: bytes) -> None:
         self._data += data

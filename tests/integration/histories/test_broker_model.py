@@ -6,7 +6,7 @@ from getpass import getuser
 
 import pytest
 
-from local.histories.broker import Broker, Limits
+from local.histories.broker import BrokerModel, Limits
 from local.histories.engine import Engine
 from local.histories.home import home_limits
 from local.mosquitto import start_configured, start_mosquitto
@@ -34,16 +34,16 @@ class Pair:
     """A real broker's port, and what makes a model of it."""
 
     port: int
-    model: Callable[[Engine], Broker]
+    model: Callable[[Engine], BrokerModel]
 
 
-def limited(engine: Engine) -> Broker:
+def limited(engine: Engine) -> BrokerModel:
     limits = Limits(MAX_IN_FLIGHT, MAX_QUEUED)
-    return Broker(engine, limits, denies=lambda topic: topic.split("/")[1] == DENIED)
+    return BrokerModel(engine, limits, denies=lambda topic: topic.split("/")[1] == DENIED)
 
 
-def of_a_home(engine: Engine) -> Broker:
-    return Broker(engine, home_limits())
+def of_a_home(engine: Engine) -> BrokerModel:
+    return BrokerModel(engine, home_limits())
 
 
 @pytest.fixture(scope="module", params=["limited", "home"])

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from local.cloud import CloudEndpoint
-from local.histories.cloud import Cloud
+from local.histories.cloud import CloudModel
 from local.histories.engine import Engine
 from local.histories.wires import Weather
 from tests.dynamodb import create_desired_table
@@ -18,9 +18,9 @@ TABLE = "model-desired"
 
 
 @pytest.fixture
-def model() -> Cloud:
+def model() -> CloudModel:
     engine = Engine()
-    return Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    return CloudModel(engine, shipped_contract(), Weather(engine, Random(0)), [])
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +34,18 @@ def until(is_true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_queues(emulator: CloudEndpoint, model: Cloud, seed: int) -> None:
+def test_queues(emulator: CloudEndpoint, model: CloudModel, seed: int) -> None:
     engine = model.engine
     simulated = of_sqs(seed, model.sqs, lambda _: engine.run(engine.now_s + 1.0))
     assert simulated == of_sqs(seed, emulator.client("sqs"), until)
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_buckets(emulator: CloudEndpoint, model: Cloud, seed: int) -> None:
+def test_buckets(emulator: CloudEndpoint, model: CloudModel, seed: int) -> None:
     assert of_s3(seed, model.s3) == of_s3(seed, emulator.client("s3"))
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_tables(emulator: CloudEndpoint, table: str, model: Cloud, seed: int) -> None:
+def test_tables(emulator: CloudEndpoint, table: str, model: CloudModel, seed: int) -> None:
     create_desired_table(model.dynamodb, table)
     assert of_dynamodb(seed, model.dynamodb, table) == of_dynamodb(seed, emulator.client("dynamodb"), table)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.demo.deletion import Deletion
+from local.demo.deletion import Forgotten
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ def test_only_its_events_are_evidence(verdict: str, lost: list[tuple[str, str]],
     findings = [{"kind": "lost", "source": source, "id": id, "route": "r"} for source, id in lost]
     findings.append({"kind": "duplicate", "source": "/b", "id": "9", "route": "r"})
     report = {"verdict": verdict, "totals": {"lost": len(lost)}, "findings": findings}
-    seen = Deletion("ledger/a", frozenset({("/a", "1"), ("/a", "2")})).seen_by(report)
+    seen = Forgotten("ledger/a", frozenset({("/a", "1"), ("/a", "2")})).seen_by(report)
     assert (seen["noticed"], seen["lost"], seen["events"]) == (noticed, len(lost), 2)
     assert seen["evidence"] == sorted({(*key, "r") for key in lost})

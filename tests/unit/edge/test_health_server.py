@@ -7,8 +7,8 @@ import pytest
 
 from edge import health_server as module
 from edge.daemon import _endpoint
-from edge.health_server import MAX_HEAD_BYTES, HealthServer, Response, pages
-from edge.health_status import Finding, Health
+from edge.health_server import MAX_HEAD_BYTES, HealthResponse, HealthServer, pages
+from edge.health_status import Health, HealthFinding
 from edge.housekeeping import Snapshot, Snapshots
 from edge.settings import HealthSettings
 from tests.unit.edge.statuses import WELL
@@ -16,13 +16,13 @@ from tests.unit.edge.statuses import WELL
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:9100\r\n\r\n"
 
 
-def fail() -> Response:
+def fail() -> HealthResponse:
     raise ValueError("a bug")
 
 
 @pytest.fixture
 def server() -> Iterator[HealthServer]:
-    it = HealthServer("127.0.0.9", 0, {"/healthz": lambda: Response(200, "well\n"), "/bug": fail})
+    it = HealthServer("127.0.0.9", 0, {"/healthz": lambda: HealthResponse(200, "well\n"), "/bug": fail})
     yield it
     it.close()
 
@@ -123,7 +123,7 @@ def test_it_listens_at_an_ipv6_address_too_and_nobody_does_after_the_end() -> No
 @pytest.mark.source("P15")
 @pytest.mark.parametrize(("health", "status"), [(Health.DEGRADED, 200), (Health.FAILING, 503)])
 def test_both_pages_are_made_by_the_loop(health: Health, status: int) -> None:
-    findings = (Finding("late", health, "it waits", "look"),)
+    findings = (HealthFinding("late", health, "it waits", "look"),)
     snapshots = Snapshots(lambda: snapshots.answer(lambda: Snapshot(WELL, findings, ())))
     by_path = pages(snapshots)
     answer = by_path["/healthz"]()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edge.health_status import Finding, Health, Status
+from edge.health_status import Health, HealthFinding, Status
 from edge.housekeeping import StatusReader
 from edge.metrics import METRICS, Metric, Reading, heartbeat, read_all, render
 from edge.spool import Spool
@@ -20,7 +20,7 @@ from tools.dashboards import ROWS, device_dashboard, rows
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 QUOTA = reasons.name(0x97)
-FINDINGS = (Finding("cloud_down", Health.DEGRADED, "no connection", "wait"),)
+FINDINGS = (HealthFinding("cloud_down", Health.DEGRADED, "no connection", "wait"),)
 SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 

@@ -15,7 +15,7 @@ from eventplane_mqtt.mailbox import (
     Message,
     Received,
 )
-from local.certificates import Authority, Identity
+from local.certificates import Authority, DeviceIdentity
 
 SECONDS = 60.0
 """How long anything may take on a busy machine; nothing here is about speed."""
@@ -25,7 +25,7 @@ ENDPOINT = Endpoint("127.0.0.1", 1, "c", False, 30, 10.0, ("t",))
 Kind = TypeVar("Kind", Connected, Disconnected, Received, Acknowledged)
 
 
-def files(authority: Authority, identity: Identity) -> TlsFiles:
+def files(authority: Authority, identity: DeviceIdentity) -> TlsFiles:
     """What proves `identity` to a server, and the server's to us."""
     return TlsFiles(authority.ca, identity.certificate, identity.key)
 

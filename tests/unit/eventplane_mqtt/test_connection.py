@@ -17,7 +17,7 @@ import pytest
 from eventplane_mqtt import Connection
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
-from local.certificates import Authority, Identity
+from local.certificates import Authority, DeviceIdentity
 from tests.eventually import eventually
 from tests.unit.eventplane_mqtt import broker_packets
 from tests.unit.eventplane_mqtt.probe import ENDPOINT, SECONDS, Probe, Slow, files
@@ -220,7 +220,7 @@ def test_while_it_gathers_it_sends_at_once_and_may_be_abandoned(broker: Scripted
 class TlsServer:
     """Asks for a certificate of the authority `trusted`, shakes hands once, and hangs up."""
 
-    def __init__(self, server: Identity, trusted: Path, most: ssl.TLSVersion) -> None:
+    def __init__(self, server: DeviceIdentity, trusted: Path, most: ssl.TLSVersion) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(server.certificate, server.key)
         self._context.load_verify_locations(trusted)
@@ -280,7 +280,7 @@ def test_a_failed_handshake_names_its_remedy(
     host: str,
     reason: str,
 ) -> None:
-    def issue(name: str, *, by: str = "", age: timedelta = timedelta()) -> Identity:
+    def issue(name: str, *, by: str = "", age: timedelta = timedelta()) -> DeviceIdentity:
         return (Authority(tmp_path / by) if by else authority).issue(name, age)
 
     it = TlsServer(issue("server", **server), authority.ca, most)

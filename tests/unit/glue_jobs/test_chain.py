@@ -14,9 +14,9 @@ from eventplane.archive_layout import report_name, verdict_name
 from glue_jobs.delivery_audit.chain import (
     Attested,
     Chain,
-    Change,
-    History,
+    Edit,
     Inventory,
+    Past,
     compare,
     inventory_name,
 )
@@ -113,7 +113,7 @@ def test_days_that_only_one_of_the_audits_read_are_not_compared() -> None:
     before = inventory(days={"tap": ("2026-03-02", None)})({})
     assert changes({A: "etag:1"}, before=before) == {}
     narrow = inventory(days={"tap": ("2026-03-02", None)})({})
-    assert compare(BEFORE, narrow, NOTHING, SINCE)[1] == [Change(CONTRACT, "removed", "etag:4", None, SINCE)]
+    assert compare(BEFORE, narrow, NOTHING, SINCE)[1] == [Edit(CONTRACT, "removed", "etag:4", None, SINCE)]
 
 
 class Verdicts:
@@ -127,9 +127,9 @@ class Verdicts:
     def read(self, name: str) -> bytes | None:
         return self.files.get(name)
 
-    def history(self) -> History:
+    def history(self) -> Past:
         objects: Any = self  # all that is used of it
-        return History(objects, "2026-03-01")
+        return Past(objects, "2026-03-01")
 
     def file(self, chain: Chain, *, is_sent: bool = True) -> bytes:
         self.files[inventory_name("2026-03-01", chain.digest)] = gzip.compress(chain.filed)
@@ -217,7 +217,7 @@ def test_a_report_whose_verdict_was_not_sent_counts_and_its_verdict_is_due() -> 
 
 
 def test_findings_name_the_object_and_what_it_was() -> None:
-    found = (Change(A, "altered", "etag:1", "etag:9", SINCE), Change(LATER, "added", None, "e", SINCE))
+    found = (Edit(A, "altered", "etag:1", "etag:9", SINCE), Edit(LATER, "added", None, "e", SINCE))
     chain = Chain(BEFORE, None, None, found)
     altered, added = chain.findings(None)
     assert (altered.kind, altered.hop, altered.archive_file, altered.date) == (

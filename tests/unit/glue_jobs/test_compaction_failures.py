@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from eventplane.archive_layout import TAP_FOLDER
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.listing import Receipt, UnreadableReceiptError, publish, read_receipt, write_receipt
+from glue_jobs.common.listing import HourReceipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction import main as job
 from glue_jobs.compaction.compact import CompactedGoneError, remove_raw
@@ -21,7 +21,7 @@ from glue_jobs.compaction.main import CompactionError
 
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
 LATER = Hour(datetime(2026, 3, 1, 13, tzinfo=UTC))
-RECEIPT = Receipt(
+RECEIPT = HourReceipt(
     version=1,
     run="r",
     rows=1,
@@ -66,7 +66,7 @@ def test_the_hours_after_one_that_failed_are_done(
     for hour in (HOUR, LATER):
         (tmp_path / hour.raw("tap")).mkdir(parents=True)
 
-    def compact(*arguments: Any) -> Iterator[tuple[Hour, Receipt]]:
+    def compact(*arguments: Any) -> Iterator[tuple[Hour, HourReceipt]]:
         if HOUR in arguments[-1]:
             raise error
         yield from ((hour, RECEIPT) for hour in arguments[-1])
@@ -156,7 +156,7 @@ def test_raw_objects_stay_when_the_compacted_rows_are_gone(gone: str, hour_compa
 def test_old_hours(hour_compacted: CountedObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[Hour]()
 
-    def compact(*arguments: Any) -> Iterator[tuple[Hour, Receipt]]:
+    def compact(*arguments: Any) -> Iterator[tuple[Hour, HourReceipt]]:
         seen.extend(arguments[-1])
         return iter(())
 

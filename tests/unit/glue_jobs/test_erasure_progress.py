@@ -23,7 +23,7 @@ from glue_jobs.delivery_audit.chain import ALTERED, attested_by
 from glue_jobs.erasure import main as job
 from glue_jobs.erasure.names import NUMBER, mark
 from glue_jobs.erasure.person import Eraser, Person, Shared, TooWideError
-from glue_jobs.erasure.portions import Portion, Progress, Survey
+from glue_jobs.erasure.portions import Erased, Portion, Survey
 
 PERSON = Person("//home-1/", "home-1")
 HOUR = "date=2026-03-01/hour=12"
@@ -40,7 +40,7 @@ def surveyed(rows: dict[str, int], redacted: dict[str, int] | None = None) -> Su
 
 
 def test_old_versions_are_those_of_whole_hours_raw_and_compacted(tmp_path: Path) -> None:
-    progress = Progress(open_key(None), PERSON)
+    progress = Erased(open_key(None), PERSON)
     objects = FolderObjects(tmp_path)
     compacted, findings = (
         f"compacted/tap/{HOUR}/run=abc/part-0.parquet",
@@ -63,13 +63,13 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
     objects = FolderObjects(tmp_path)
     name = f"tap/{HOUR}/a.json.gz"
     first, document = stored(objects, name), stored(objects, "audit/report.json")
-    cut = Progress(open_key(None), PERSON, shared=Shared(frozenset({"claim"}), {"old": "new"}))
+    cut = Erased(open_key(None), PERSON, shared=Shared(frozenset({"claim"}), {"old": "new"}))
     cut.count(surveyed({name: 5}, {name: 2}))
     cut.note(objects, [first], [document])
     before = objects.digest(first)
     objects.write(name, b"without")
     objects.delete([document.name])
-    resumed = Progress.resumed(objects, open_key(None), PERSON)
+    resumed = Erased.resumed(objects, open_key(None), PERSON)
     assert resumed.shared == cut.shared
     second = stored(objects, f"ledger/{HOUR}/b.json.gz")
     resumed.count(surveyed({name: 2, second.name: 1}))
@@ -85,8 +85,8 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
     ]
     assert receipt["documents"] == ["audit/report.json"]
     resumed.finish(objects, receipt)
-    assert Progress.resumed(objects, open_key(None), PERSON).rows == {}
-    assert Progress.resumed(objects, open_key(None), Person("//home-2/")).rows == {}
+    assert Erased.resumed(objects, open_key(None), PERSON).rows == {}
+    assert Erased.resumed(objects, open_key(None), Person("//home-2/")).rows == {}
 
 
 def test_the_plan_of_an_earlier_version_is_resumed(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_plan_of_an_earlier_version_is_resumed(tmp_path: Path) -> None:
     plan = {"format": 2, "rows": {"tap/a": 3}, "documents": ["audit/b"], "changes": {"tap/a": ["1", ""]}}
     name = f"erasures/{PERSON.pseudonym}/plan.json"
     objects.write(name, attest(open_key(None), name, plan))
-    resumed = Progress.resumed(objects, open_key(None), PERSON)
+    resumed = Erased.resumed(objects, open_key(None), PERSON)
     assert (resumed.rows, resumed.redacted, resumed.documents) == ({"tap/a": 3}, {}, ["audit/b"])
     assert resumed.shared == Shared()
 

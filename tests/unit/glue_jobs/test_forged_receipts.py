@@ -12,10 +12,10 @@ import pytest
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
 from eventplane.written import Entry, Extent, WriterList
-from glue_jobs.common.archive import Part
+from glue_jobs.common.archive import ArchivePart
 from glue_jobs.common.attestation import FileKey, attest, attest_old, open_key
 from glue_jobs.common.hours import Days, Hour
-from glue_jobs.common.listing import Listing, Receipt, publish, write_receipt
+from glue_jobs.common.listing import HourReceipt, Listing, publish, write_receipt
 from glue_jobs.common.objects import BucketObjects, FolderObjects
 from glue_jobs.delivery_audit.chain import ADDED, ALTERED, REMOVED, UNFINISHED, Chain, chain_of
 from tests.fakes.s3 import FakeS3
@@ -79,7 +79,7 @@ class World:
         inputs = [each.name for each in self.objects.beneath(hour.raw(folder.name))]
         self.write(file, f"{run} {inputs}".encode())
         digests = {name: self.digest(name) for name in inputs}
-        receipt = Receipt(3, str(run), 1, 0, 0, digests, {file: self.digest(file)}, at_ms)
+        receipt = HourReceipt(3, str(run), 1, 0, 0, digests, {file: self.digest(file)}, at_ms)
         write_receipt(self.objects, key or self.key, folder, hour, receipt)
         publish(self.objects, folder, hour, [file])
         self.objects.delete([] if keeps_raw else inputs)
@@ -100,7 +100,7 @@ class World:
         self.refused = set[str]()
         for folder in (TAP_FOLDER, LEDGER_FOLDER):
             found = Listing(self.objects, self.key, folder, Days(), {})
-            parts[folder.name] = Part.of(None, found)
+            parts[folder.name] = ArchivePart.of(None, found)
             self.refused |= {each.name for each in found.faults if each.kind == "unattested"}
         history = self.verdicts.history()
         chain = chain_of(self.objects, self.key, history, parts, Days(), [], LISTED_MS)
@@ -314,7 +314,7 @@ def test_in_a_bucket_the_list_is_compared_by_what_a_listing_shows() -> None:
     members = {"changes": {names[2]: [before, digests[names[2]]]}, "erased_at_ms": 5}
     objects.write(TRUE, attest(key, TRUE, members))
     found = Listing(objects, key, TAP_FOLDER, Days(), {})
-    parts = {"tap": Part.of(None, found)}
+    parts = {"tap": ArchivePart.of(None, found)}
     chain = chain_of(objects, key, Verdicts().history(), parts, Days(), [], LISTED_MS)
     assert {each.key: each.what for each in chain.changes} == {names[1]: ALTERED}
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from eventplane.written import Entry
-from glue_jobs.common.archive import Part
+from glue_jobs.common.archive import ArchivePart
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.listing import Gone, ObjectFault, Receipt
+from glue_jobs.common.listing import Gone, HourReceipt, ObjectFault
 from glue_jobs.delivery_audit.coverage import (
     LedgerHours,
     absent_hours,
@@ -32,8 +32,8 @@ def hour(number: int) -> Hour:
     return Hour(DAY + timedelta(hours=number))
 
 
-def part(hours: Iterable[int], *faults: ObjectFault) -> Part:
-    return Part(cast(Any, None), (), faults, frozenset(map(hour, hours)))
+def part(hours: Iterable[int], *faults: ObjectFault) -> ArchivePart:
+    return ArchivePart(cast(Any, None), (), faults, frozenset(map(hour, hours)))
 
 
 def fault(kind: Any, at: int) -> ObjectFault:
@@ -46,7 +46,7 @@ def gone(at: int, first_s: int, last_s: int, rows: int, name: str = "a") -> Gone
     return Gone(f"{hour(at).raw('ledger')}/{name}.json.gz", hour(at), 1, rows, first_ms, last_ms, "gone")
 
 
-def archive(*, tap: range, ledger: Iterable[int], handovers: Iterable[int] = ()) -> dict[str, Part]:
+def archive(*, tap: range, ledger: Iterable[int], handovers: Iterable[int] = ()) -> dict[str, ArchivePart]:
     return {"tap": part(tap), "ledger": part(ledger), "handovers": part(handovers)}
 
 
@@ -78,7 +78,7 @@ def test_damaged_and_removed_objects_and_nameless_lines_damage_their_hours() -> 
 
 def test_hours_without_a_tap_object_lie_between_others() -> None:
     hours = frozenset(hour(number) for number in (2, 3, 6))
-    assert absent_hours(Part(cast(Any, None), (), (), hours)) == {hour(4).number, hour(5).number}
+    assert absent_hours(ArchivePart(cast(Any, None), (), (), hours)) == {hour(4).number, hour(5).number}
     assert absent_hours(part([])) == frozenset()
 
 
@@ -173,7 +173,7 @@ def test_what_no_key_attested_damages_no_hour_of_which_there_are_lists(name: str
         ObjectFault(kind, each, hour(1), "ledger", "damaged", None)
         for kind, each in (("unreadable", name), ("gone", entry(1).key))
     )
-    receipt = Receipt(1, "0", 1, 0, 0, {entry(1, "z").key: "x"}, {}, 1)
+    receipt = HourReceipt(1, "0", 1, 0, 0, {entry(1, "z").key: "x"}, {}, 1)
     listed = replace(
         part([1], false, missing),
         entries=() if lists == "none" else (entry(1),),

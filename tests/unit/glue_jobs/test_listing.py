@@ -19,7 +19,7 @@ from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLD
 from eventplane.written import Entry, Extent, WriterList
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days, Hour, hour_of
-from glue_jobs.common.listing import Listing, ObjectFault, Receipt, publish, whole_lines, write_receipt
+from glue_jobs.common.listing import HourReceipt, Listing, ObjectFault, publish, whole_lines, write_receipt
 from glue_jobs.common.objects import FolderObjects, Objects, Stored
 from glue_jobs.delivery_audit.devices import Registry, read_registry
 from glue_jobs.delivery_audit.rules import Window
@@ -40,14 +40,14 @@ def put(objects: Objects, *names: str) -> None:
         objects.write(name, gzip.compress(name.encode(), mtime=0))
 
 
-def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR, at_ms: int | None = 1) -> Receipt:
+def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR, at_ms: int | None = 1) -> HourReceipt:
     """The hour is compacted of `inputs`, which are written, to one file, and attested at `at_ms`."""
     put(objects, *inputs)
     file = FILE.replace(HOUR.partition, hour.partition)
     objects.write(file, b"PAR1")
     publish(objects, TAP_FOLDER, hour, [file])
     digests = {each.name: objects.digest(each) for each in objects.beneath("")}
-    receipt = Receipt(
+    receipt = HourReceipt(
         version=TAP_FOLDER.version,
         run="r",
         rows=1,

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from eventplane.envelope import Envelope, parse_event, write_event
 from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects
 from glue_jobs.delivery_audit import publication
-from glue_jobs.delivery_audit.chain import Attested, Chain, History
+from glue_jobs.delivery_audit.chain import Attested, Chain, Past
 from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
 from glue_jobs.delivery_audit.publication import file_report, send_verdict, send_verdicts, trend
 from glue_jobs.delivery_audit.verdict import revision, verdict_event
@@ -33,7 +33,7 @@ def report(chain: Chain) -> dict[str, Any]:
 
 
 def followed(output: Objects) -> Chain:
-    return History(output, DAY).follow(BEFORE, Attested())
+    return Past(output, DAY).follow(BEFORE, Attested())
 
 
 def audit(output: Objects, write_tables: Callable[[Chain], None] = lambda _: None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_the_second_of_two_audits_follows(output: FolderObjects) -> None:
     assert written == ["second", "first", "second"]
     assert second["revision"]["number"] == 1
     assert json.loads(output.read(f"reports/{DAY}/0.json") or b"")["revision"]["number"] == 0
-    before = History(output, DAY)
+    before = Past(output, DAY)
     assert before.follow(BEFORE, Attested()).changes == ()
 
 
@@ -131,7 +131,7 @@ def test_the_last_verdict_is_the_last_one(output: FolderObjects, monkeypatch: py
 
     monkeypatch.setattr(publication, "send_verdict", slowly)
     send_verdicts(output, DAY, "https://queue")
-    last = History(output, DAY).last()
+    last = Past(output, DAY).last()
     assert parse_event((output.read(f"verdicts/{DAY}.json") or b"").rstrip()) == last
 
 
@@ -140,7 +140,7 @@ def test_an_output_with_the_audit_of_another_archive_is_refused(output: FolderOb
     send_verdicts(output, DAY, None)
     other = inventory()({A.replace("/a.", "/other."): "etag:1"})
     with pytest.raises(OtherArchiveError, match="another --OUTPUT"):
-        History(output, DAY).follow(other, Attested())
+        Past(output, DAY).follow(other, Attested())
 
 
 def test_the_trend_has_the_last_verdicts_of_the_days_before(output: FolderObjects) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glue_jobs.common.archive import Part
+from glue_jobs.common.archive import ArchivePart
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Stored
 from glue_jobs.delivery_audit import report as module
@@ -84,7 +84,7 @@ def audit() -> Audit:
         standings=Counter(expected=2, attested=1, partly=1),
     )
     nothing: Any = None  # what was read is not looked at again
-    part = Part(
+    part = ArchivePart(
         rows=nothing,
         objects=(Stored("ledger/a", 10, "m"), Stored("compacted/ledger/b", 20, "m")),
         faults=(),

@@ -12,7 +12,7 @@ from eventplane.reasons import Outcome
 from lambdas.router.active_contract import ActiveContract
 from local.histories import search
 from local.histories.history import History
-from local.histories.oracles import Finding, judged
+from local.histories.oracles import OracleFinding, judged
 from local.histories.search import Told, minimized, story_of, told
 from local.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
 from parts.fleet import service
@@ -215,7 +215,7 @@ def test_a_story_is_cut_to_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
         kinds = ["left in the spool"] * (lost in those.decisions) + [LOCKED_OUT] * (
             allowed not in those.decisions
         )
-        return Told([Finding(kind, "") for kind in kinds], {}, 0.0)
+        return Told([OracleFinding(kind, "") for kind in kinds], {}, 0.0)
 
     monkeypatch.setattr(search, "told", told_again)
     cut = minimized(CLAIM, "left in the spool", shipped_contract(), lambda: True)

@@ -15,9 +15,9 @@ from eventplane.records import Records
 from eventplane_aws.rules import LAMBDA_CHAIN
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from local.histories.cloud import PLANE, Cloud
+from local.histories.cloud import PLANE, CloudModel
 from local.histories.engine import Engine
-from local.histories.function import Function
+from local.histories.function import FunctionModel
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
 from parts.fleet.lifecycle import grouped
@@ -32,7 +32,7 @@ def engine() -> Engine:
     return Engine()
 
 
-def ended(cloud: Cloud) -> list[str]:
+def ended(cloud: CloudModel) -> list[str]:
     """The notes of chains that AWS Lambda ended."""
     return [each.lane for each in cloud.engine.notes if each.text == "a chain of messages is ended"]
 
@@ -42,7 +42,7 @@ def test_a_fleet_of_10000_is_reached(engine: Engine) -> None:
     document, things = contract_document(shipped_contract()), [f"home-{each}" for each in range(10_000)]
     document["participants"]["carers"]["may_address"] = "everyone"
     contract = compile_contract(document, "test")
-    cloud = Cloud(engine, contract, Weather(engine, Random(0)), things)
+    cloud = CloudModel(engine, contract, Weather(engine, Random(0)), things)
     fleet = Records(cloud.tables("test"), "fleet", REGISTRY)
     for each in (things[at] for at in range(777, 10_000, 1_000)):
         known = fleet.read(each)
@@ -77,7 +77,7 @@ def test_a_shared_router_ends_no_talk(engine: Engine, may_recur: bool) -> None:
         document["event_types"][type] = {"description": "d"}
         document["routes"][f"to-{each}"] = {"filter": {"exact": {"type": type}}, "to": f"{each}.inbox"}
     contract = compile_contract(document, "test")
-    cloud = Cloud(engine, contract, Weather(engine, Random(0)), [])
+    cloud = CloudModel(engine, contract, Weather(engine, Random(0)), [])
     wiring, turns = Wiring(cloud), []
 
     def say(number: int) -> None:
@@ -99,9 +99,9 @@ def test_a_shared_router_ends_no_talk(engine: Engine, may_recur: bool) -> None:
     }
     router = partial(wiring._router, sources=queues, priority=Priority.NORMAL)
     for each in SERVICES:
-        Function(cloud, "router", cloud.outboxes[each], router, PLANE.router, may_recur=may_recur)
+        FunctionModel(cloud, "router", cloud.outboxes[each], router, PLANE.router, may_recur=may_recur)
         service = cloud.inboxes[f"{each}.inbox"]
-        Function(cloud, each, service, lambda _: QueueReader(answer), PLANE.downlink.reader)
+        FunctionModel(cloud, each, service, lambda _: QueueReader(answer), PLANE.downlink.reader)
     say(0)
     engine.run(WITHIN_S)
     assert turns == [*range(TURNS if may_recur else LAMBDA_CHAIN.most)]

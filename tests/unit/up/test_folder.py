@@ -11,7 +11,7 @@ import pytest
 
 from local.deploy import ROOT
 from local.process import RunningError
-from local.up.folder import MARK, Folder, NotUpError, end_leftovers, stop
+from local.up.folder import MARK, NotUpError, PlaneFolder, end_leftovers, stop
 from tests.eventually import eventually
 
 HOLD = """
@@ -42,11 +42,11 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "up")
+def folder(tmp_path: Path) -> PlaneFolder:
+    return PlaneFolder(tmp_path / "up")
 
 
-def test_others_get_no_signal(start: Start, folder: Folder) -> None:
+def test_others_get_no_signal(start: Start, folder: PlaneFolder) -> None:
     plane = start(sys.executable, "-c", HOLD, str(folder.lock))
     assert plane.stdout
     assert plane.stdout.readline() == b"held\n"
@@ -59,7 +59,7 @@ def test_others_get_no_signal(start: Start, folder: Folder) -> None:
     assert its_own.poll() is None
 
 
-def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folder: Folder) -> None:
+def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folder: PlaneFolder) -> None:
     left = start("sleep", "600", **{MARK: str(folder.path)})
     others = [start("sleep", "600", **{MARK: f"{folder.path}-2"}), start("sleep", "600")]
     for each in (left, *others):
