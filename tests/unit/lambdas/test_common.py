@@ -299,7 +299,7 @@ def test_a_failed_message_affects_no_other() -> None:
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
-from lambdas.common.metrics import Gauge, Metric, count, mark, measure, metrics
+from lambdas.common.metrics import Count, Gauge, count, mark, measure, metrics
 count(Count.DELIVERED, 3)
 count(Count.DEAD_LETTERED, 0)
 count(Count.RETRIED, 2)
