@@ -4,8 +4,6 @@ Between a sender and a reader is nothing that is not the client's. Each backend 
 many events a second, and how long from put to get.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import threading

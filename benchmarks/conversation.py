@@ -4,8 +4,6 @@ On the device, from the cloud into a home, and from a home into the cloud: how l
 replies are there.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

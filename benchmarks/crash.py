@@ -4,8 +4,6 @@ Exit status 1 when one of them lost something silently, invented something or le
 start. `--seed N --cuts 0 --damages 1` repeats damage N alone; `--kind` makes all of one kind.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from argparse import Namespace

@@ -4,8 +4,6 @@ The real readings and alerts of 62 homes (EVENTPLANE_SHARED names the folder), a
 them, and a plane whose analytics charts a part of them: medical readings, temperature and humidity of rooms.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import Namespace

@@ -4,8 +4,6 @@ how long production's roll-outs take, to build/bench/plane_size.json.
 A plane grows by cloud services with names of 17 characters until synthesis refuses it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

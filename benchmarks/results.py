@@ -1,7 +1,5 @@
 """Figures: how they are timed, and the JSON file under build/bench that a benchmark writes them to."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Measure the router: `make bench-router` writes build/bench/router.json. One core, a minute."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

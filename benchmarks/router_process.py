@@ -1,7 +1,5 @@
 """A router as a deployment bundles it, in a fresh process, with AWS played by a server of this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Runs a benchmark: `python -m benchmarks.NAME [PART ...] [--OPTION VALUE]` writes build/bench/NAME.json."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping

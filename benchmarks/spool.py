@@ -3,8 +3,6 @@
 Bytes are what the process gave to the kernel (`wchar` of /proc/self/io), the log and checkpoints included.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Devices send heartbeats at different intervals, and fall silent from time to tim
 that only timers report a silence, and AWS Lambda's bound of a chain of messages is in force.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from argparse import Namespace

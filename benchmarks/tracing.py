@@ -4,8 +4,6 @@ The router runs whole, from queue messages to ledger, with an AWS that says yes 
 as large a part of it as it can be. The collector is a process of its own.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from argparse import Namespace

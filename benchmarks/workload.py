@@ -4,8 +4,6 @@ The routes are mixed: five kinds in turn, each set of five for a home of its own
 0, so each matches the first five routes, however many there are: what is measured is the price of the rest.
 """
 
-from __future__ import annotations
-
 import json
 
 from eventplane.contract import Contract, compile_contract

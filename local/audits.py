@@ -1,7 +1,5 @@
 """The delivery audit over archives of complete runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

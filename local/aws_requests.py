@@ -3,8 +3,6 @@
 It needs the core only: the emulator's own Python imports it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Work in a thread of its own while a `with` block runs."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from abc import ABC, abstractmethod

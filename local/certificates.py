@@ -1,7 +1,5 @@
 """A certificate authority of this machine: a server's and a client's certificate with their keys."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The address and the credentials of a cloud: all that anyone needs to know about it, whichever it is."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cloud services that read their inbox queues, and how what they receive is identified."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

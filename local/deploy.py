@@ -1,7 +1,5 @@
 """The real `cdk bootstrap` and `cdk deploy`, against a given cloud."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

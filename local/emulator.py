@@ -1,7 +1,5 @@
 """The emulated cloud. Only this file and `emulator_program` know which emulator it is (ministack)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The errors of this package: each carries data, and a message with the remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TAIL_LINES = 20

@@ -1,7 +1,5 @@
 """One home on this machine: Mosquitto, forwarder and network link, each of which can fail."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

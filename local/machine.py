@@ -1,7 +1,5 @@
 """The machine of a forwarder: this machine or an emulated armv7l, a wall clock to set, a disk to fill."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Real Mosquitto brokers: a home's own with the device's profile, and one in IoT Core's place."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import re

@@ -4,8 +4,6 @@ It evaluates the routes by a plain loop over the senders' own record, so that an
 or its ledger cannot hide itself.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass

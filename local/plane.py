@@ -1,7 +1,5 @@
 """The plane that is deployed in the emulated cloud: its outputs, devices, queues and functions."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """Plays the input through the services of the homes, as fast as they accept it, some of it malformed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

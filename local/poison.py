@@ -4,8 +4,6 @@ All but one are malformed; that one is of a type that its sender does not declar
 so that each can be found by its digest.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

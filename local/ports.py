@@ -1,7 +1,5 @@
 """Free TCP ports on the loopback interface."""
 
-from __future__ import annotations
-
 import random
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Child processes that are ready when `start` returns and gone when the supervisor ends."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

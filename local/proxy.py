@@ -1,7 +1,5 @@
 """A proxy between clients of AWS and a cloud, which sees each call and its answer."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import socket

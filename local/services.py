@@ -1,7 +1,5 @@
 """The services of one home: they send its events, place its calls, and receive what carers send it."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Devices of the cloud: an IoT thing for every home, with its own key and certificate."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for a backlog to drain, with a limit on how long it may stand still."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from threading import Event
 from time import monotonic

@@ -4,8 +4,6 @@
 panel of its own in a last row: a new metric is on the dashboard as soon as it is declared.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

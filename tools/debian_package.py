@@ -4,8 +4,6 @@ The same sources and the same Python make the same bytes: every file has the dat
 It needs none of Debian's tools. The maintainer's files are in edge/packaging/debian.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

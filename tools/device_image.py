@@ -7,8 +7,6 @@ Python. Bytecode has no docstrings, columns and annotations, which nothing reads
 file, and 0.5 MiB of memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import hashlib

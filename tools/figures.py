@@ -4,8 +4,6 @@ A run replaces its own entry, so that the pages can be made again without the ru
 figures are in figures.toml.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -5,8 +5,6 @@ needs no network. Those that keep data have placeholders for what an operator ha
 that is optional. cfn-lint knows what each region has.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

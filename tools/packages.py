@@ -3,8 +3,6 @@
 They are built by the tools that requirements/build.txt pins. The same sources make the same bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A plot with a logarithmic axis as SVG: the same text for the same figures, small enough to be committed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """Makes edge/packaging/forwarder.toml, the forwarder's complete settings, from their declarations."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

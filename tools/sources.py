@@ -4,8 +4,6 @@ A test names rows of tools/sources.toml: `@pytest.mark.source("P4", "C1")`; a fi
 tests: `pytestmark = pytest.mark.source("N1")`.
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping

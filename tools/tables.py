@@ -4,8 +4,6 @@ A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a p
 device's file of settings and the plots of figures are written as a whole.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import re

@@ -1,7 +1,5 @@
 """Record the files and folders that a process touches beneath a folder, by Linux's inotify."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import select

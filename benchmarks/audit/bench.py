@@ -5,8 +5,6 @@ from its start to its end, and DuckDB on two threads on the same files; small on
 An archive of 35 days shows what an audit of one day of them lists and opens.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

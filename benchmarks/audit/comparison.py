@@ -5,8 +5,6 @@ judged; what never arrived by device, epoch and number; what has no names by dev
 the archive by its key; coverage by device. A fact that is found twice was invented once.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

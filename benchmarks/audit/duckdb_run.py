@@ -1,7 +1,5 @@
 """`python -m benchmarks.audit.duckdb_run ARCHIVE OUTPUT raw|compacted`: the questions, asked of DuckDB."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

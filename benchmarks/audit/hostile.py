@@ -5,8 +5,6 @@ and it is audited again. What the audit says of all other devices must be the sa
 status 1 if it is not, or a device has more findings than it may.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

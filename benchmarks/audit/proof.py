@@ -4,8 +4,6 @@ The archive is audited, tampered with and audited again. Exit status 1 when one 
 not found, or something was found that was not planted, or one kind was not planted at all.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -3,8 +3,6 @@
 Their CESQL is taken as it stands: the generated contracts use what both languages have.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ Events with valid, nearly valid and mutated values go through the archive's read
 value that the audit judges by is another one than the core reads, or is read where the core refuses.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

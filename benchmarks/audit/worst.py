@@ -4,8 +4,6 @@ On such a day the screen spares nothing, and the audit must end within the memor
 with the right verdict. The archive is generated without a fault; then it is damaged.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

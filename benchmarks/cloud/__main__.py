@@ -1,7 +1,5 @@
 """`python -m benchmarks.cloud [PART ...]`: the plane in the local cloud; writes build/bench/cloud.json."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """`python -m benchmarks.cost [SCALE]`: prices regimes and idle months; writes build/bench/cost.json."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections import Counter

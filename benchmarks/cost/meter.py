@@ -1,7 +1,5 @@
 """Stands between clients of AWS and the local cloud, passes all on unchanged, and counts what is billed."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

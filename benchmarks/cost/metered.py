@@ -1,7 +1,5 @@
 """The deployed plane with a meter in the calls of its functions, and what its logs say of a run."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The monthly bill: an environment without events, and what events leave in the archive."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The list prices in prices.toml, and what a count of units comes to."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Mapping

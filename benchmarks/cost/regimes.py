@@ -1,7 +1,5 @@
 """The ways in which devices send, each published for real."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count

@@ -4,8 +4,6 @@ Event source mappings that have a batching window in production are played: the 
 out ten messages at most.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@
 With real forwarders: updates a second, latency, requests and price, and coalescing.
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence

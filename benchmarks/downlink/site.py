@@ -1,7 +1,5 @@
 """The deployed plane with a meter in the calls of the way down, and what an update uses."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

@@ -3,8 +3,6 @@
 Each part has a site of its own; the forwarder and the bridge take turns.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from argparse import Namespace

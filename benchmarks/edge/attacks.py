@@ -4,8 +4,6 @@ Each attack runs against a forwarder of its own in a memory cgroup of LIMIT_MIB.
 service than the flood, 10 a second; an alarm's latency is from its publish to its arrival in the cloud.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

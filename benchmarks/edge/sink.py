@@ -1,7 +1,5 @@
 """The other processes of a run: the cloud's broker, which counts what arrives, and a flood of messages."""
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl

@@ -3,8 +3,6 @@
 A benchmark over the code that it measures would share its faults and its speed.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Cuts the power in a recorded run and opens what is left."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -5,8 +5,6 @@ order, torn at the sectors of the disk. Of the directory: all names up to its la
 since up to some point, because file systems write those in order.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

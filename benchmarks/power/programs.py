@@ -3,8 +3,6 @@
 Each writes lines of JSON to its standard output: what it begins, and what its file then has.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ A kill of the process leaves them so at any time: with a log or without, before 
 many, closed, recovered from earlier damage, and recovered again before anything of that was reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

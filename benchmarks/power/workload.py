@@ -1,7 +1,5 @@
 """Random commits to a spool, with reopening, housekeeping and reports, and what the spool then has."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

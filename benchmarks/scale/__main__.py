@@ -1,7 +1,5 @@
 """`python -m benchmarks.scale [REGION]`: what fleets mean by the newest figures; build/bench/scale.json."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from functools import partial

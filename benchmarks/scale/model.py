@@ -1,7 +1,5 @@
 """A model of fleets: publishes, routers, delays, objects, jobs, money, by the figures that were measured."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import random

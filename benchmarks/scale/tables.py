@@ -1,7 +1,5 @@
 """The tables of docs/explanation/scale.md: fleets, quotas, and the model beside what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

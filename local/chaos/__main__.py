@@ -1,7 +1,5 @@
 """`python -m local.chaos SCENARIO`: exit status 0 passed, 1 failed, 2 wrong words, 130 stopped."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

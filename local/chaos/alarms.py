@@ -1,7 +1,5 @@
 """The alarms of synthesized templates, evaluated on metrics that are recorded during a run."""
 
-from __future__ import annotations
-
 import json
 import operator
 import re

@@ -4,8 +4,6 @@ Each batch is appended in one write, so that a killed process leaves at most a t
 it had not acknowledged.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

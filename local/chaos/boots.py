@@ -5,8 +5,6 @@ another Mosquitto is in IoT Core's place. A power cut is SIGKILL, so the kernel'
 programs read one wall clock that is set apart from ours (libfaketime).
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The clouds of a run: a stand-in without an emulator, and the deployed plane in the emulated cloud."""
 
-from __future__ import annotations
-
 import os
 import sys
 from abc import ABC, abstractmethod

@@ -5,8 +5,6 @@ records the events, each copy, before they are deleted: what a killed reader had
 after the visibility timeout.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

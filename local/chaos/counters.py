@@ -1,7 +1,5 @@
 """Counts over what was sent, what arrived and when, and what devices report as lost: pure functions."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """A proxy in front of a cloud that makes single services of AWS fail as they fail in AWS."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A fault may start and heal whatever else is broken, and waits for nothing that a
 `local.process.Restarter` restarts processes that end meanwhile.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

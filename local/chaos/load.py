@@ -1,7 +1,5 @@
 """The load of homes and carers during a run: events at a steady rate, recorded before they are sent."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

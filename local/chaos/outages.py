@@ -1,7 +1,5 @@
 """The effect of each outage of a run on urgent events and copies, and the plane's alarms that show it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """One run: homes under load while faults strike, then the counts of both ends and the audit."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import threading

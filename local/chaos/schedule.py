@@ -1,7 +1,5 @@
 """When which fault strikes which home. Pure: the same seed gives the same schedule, to the millisecond."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

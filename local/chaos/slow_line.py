@@ -4,8 +4,6 @@ Each line has a home of its own, with a real Mosquitto and the real forwarder, b
 Mosquitto with mutual TLS is in IoT Core's place, and a subscriber beside it notes what arrives.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The verdict of a run, and its figures: the counters of both ends against each other and the audit."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ own code, over files in FOLDER: first the archive writer, then the router. It is
 what a killed worker had not finished is redelivered. On SIGTERM it drains what is queued, and ends.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

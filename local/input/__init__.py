@@ -3,8 +3,6 @@
 `open_input` chooses the homes that are played, and how many events of each: a fair, repeatable choice.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

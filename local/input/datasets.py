@@ -1,7 +1,5 @@
 """The real data sets, TIHM and OpenSmartHome, as homes."""
 
-from __future__ import annotations
-
 import csv
 import heapq
 import io

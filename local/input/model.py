@@ -1,7 +1,5 @@
 """The input of the demo, events of homes in time order, and what can be wrong with the input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Simulated homes: the same for the same seed, to the last character."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping

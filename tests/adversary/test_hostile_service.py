@@ -1,7 +1,5 @@
 """What a hostile service on the victim's own device tries, with its user at the home's broker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What else somebody tries who has one device's certificate: ids, commands, frames, other devices' names."""
 
-from __future__ import annotations
-
 import shutil
 import zlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`python -m eventplane_nats`: creates, shows and redrives a contract's streams, and relays an outbox."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import signal

@@ -1,7 +1,5 @@
 """A connection to a NATS server for code that blocks: nats-py runs in a thread of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

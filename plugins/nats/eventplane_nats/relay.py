@@ -6,8 +6,6 @@ notation what Amazon SQS does not take. Of one that is too large it passes on as
 SQS would never take it, and the relay would try for ever.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -9,8 +9,6 @@ so that a service could write what is in its outbox to the inbox of another, or 
 leads out of an account; only what an account exports can be reached from another.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The routers' sender: an event has been delivered when the stream has confirmed it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic

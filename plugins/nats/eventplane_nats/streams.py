@@ -5,8 +5,6 @@ each message to one reader at a time, again after `ack_wait` seconds, and `max_d
 client library keeps the last of these for a dead letter; what no reader lived to make one of stays there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The transport of a cloud service: its inbox and outbox as streams of JetStream."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

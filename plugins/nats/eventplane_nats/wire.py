@@ -1,7 +1,5 @@
 """An event as a message of NATS: the body is the event in JSON format (CloudEvents, structured mode)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, Protocol
 

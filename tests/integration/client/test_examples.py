@@ -1,8 +1,6 @@
 """The programs in examples/ work. call_for_help.py and verify_webhook.py have tests of their own besides:
 in the cloud, in a home, and with the plane's webhooks."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import os

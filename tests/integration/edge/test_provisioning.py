@@ -1,7 +1,5 @@
 """Provisioning over a real broker with client certificates; a part of the test plays AWS IoT."""
 
-from __future__ import annotations
-
 import ssl
 import sys
 from collections.abc import Callable, Iterator
