@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from glue_jobs.common import system
 
 
-def add_metrics_option(parser: argparse.ArgumentParser) -> None:
-    """Add the parameter that names the totals which become metrics."""
+def add_metrics_option(parser: argparse.ArgumentParser, totals: Collection[str]) -> None:
+    """Add the parameter that names those of the job's `totals` that become metrics."""
+
+    def metrics(text: str) -> str:
+        namespace, _, names = text.partition(":")
+        if not namespace or not {*names.split(",")} <= {*totals}:
+            known = ", ".join(sorted(totals))
+            raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE:NAME,NAME; give names of {known}")
+        return text
+
     parser.add_argument(
         "--METRICS",
+        type=metrics,
         default=None,
         help="a namespace of CloudWatch and totals that become metrics in it: NAMESPACE:NAME,NAME "
         "(default: none)",

@@ -88,7 +88,7 @@ def read_arguments(argv: Sequence[str], now: datetime) -> CompactionArgs:
     )
     add_key_option(parser)
     add_attest_option(parser)
-    add_metrics_option(parser)
+    add_metrics_option(parser, totals_of({}, {}, 0))
     known, _ = parser.parse_known_args(argv)
     is_attesting = known.ATTEST == "true"
     options = known.RAW_DAYS, known.ATTESTATION_KEY, is_attesting, known.METRICS

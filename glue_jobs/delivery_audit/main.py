@@ -21,6 +21,7 @@ from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import PYTHON, SPARK, Request
 from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
+from glue_jobs.delivery_audit.report import TOTALS
 from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import file_small
 
@@ -101,7 +102,7 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
         help="'true' also lists what became of each event on each route (the table deliveries)",
     )
     add_key_option(parser)
-    add_metrics_option(parser)
+    add_metrics_option(parser, TOTALS)
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)

@@ -35,6 +35,13 @@ QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0
 FORMAT: Final = 3
 """The version of the document's own format."""
 
+TOTALS: Final = (
+    *("events_archived", *(each for each in ROUTE_COUNTS if each != "events"), "dead_lettered"),
+    *("device_gave_up", "quarantined", "findings", "devices", "to_replay", "refused_receipts"),
+    *("gone_objects", "acknowledged_lost", "unattested", "incomplete"),
+)
+"""The members of `totals`."""
+
 MAX_FLOW: Final = 40
 """Most rows of the flow that name a device. Ours: what a picture can show."""
 

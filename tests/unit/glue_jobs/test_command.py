@@ -97,6 +97,8 @@ def test_each_parameter_is_the_one_that_it_is_called_and_glue_s_own_are_ignored(
         (["--AS_OF", "noon"], "give 2026-03-01T12:00:00Z"),
         (["--LATENESS_S", "-1"], "give 0 or more"),
         (["--OUTBOX", "arn:aws:sqs:x"], "give https://sqs"),
+        (["--METRICS", "audit"], "NAMESPACE:NAME"),
+        (["--METRICS", "audit:lots"], "give names of acknowledged_lost, "),
     ],
 )
 def test_a_wrong_parameter_is_refused_with_the_remedy(

@@ -136,6 +136,7 @@ def test_the_verdict_has_its_reasons_and_what_it_rests_on(document: dict[str, An
     assert document["coverage"]["cloud_events"] == 6
     # The manifest, the device, the hour, its deliveries.
     assert (document["totals"]["unattested"], document["totals"]["incomplete"]) == (1, 4)
+    assert {*document["totals"]} == {*module.TOTALS}
 
 
 def test_a_hole_of_the_archive_has_its_hour_at_its_edges_and_its_extent(document: dict[str, Any]) -> None:
