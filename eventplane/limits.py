@@ -124,8 +124,7 @@ MAX_INTEGER_TEXT = 100
 """Longest text that CESQL casts to an Integer, characters, with leading zeros. Ours: ten digits suffice."""
 
 MAX_FILTER_NESTING = 12
-"""Most CESQL functions and comparisons within each other, levels. Ours: Spark's analyzer, by which the audit
-evaluates them, goes over a plan a hundred times at most, each level takes some, and people stop at three."""
+"""Most CESQL functions and comparisons within each other, levels. Ours: people stop at three."""
 
 MAX_RECEIVES = 1_000
 """Most receives of a message before its dead-letter queue gets it (Amazon SQS quotas, `maxReceiveCount`)."""

@@ -71,7 +71,7 @@ def differences(spark: SparkSession, folder: Path, events: int, seed: int) -> li
         output.write(name, gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1))
     archive = Archive(spark, output)
     part = archive.read(archive.listed(TAP_FOLDER, Days(), open_key(None)), texts=rows.READ_ATTRIBUTES)
-    read = rows.tap_rows(part.rows, Window(), sf.array(sf.lit("")), sf.lit(""))
+    read = rows.tap_rows(part.rows, Window())
     severity = rows.severity(sf.col("texts")).alias("severity")
     severities = part.rows.select(sf.col("index").alias("place"), severity)
     by_spark = {

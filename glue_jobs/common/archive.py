@@ -381,7 +381,8 @@ def _has_exactly_the_columns(folder: Folder) -> SparkColumn:
     known = sf.array(*(sf.lit(each.name) for each in folder.columns))
     is_known = sf.size(sf.array_except(members, known)) == 0
     is_once = sf.size(members) == sf.size(sf.array_distinct(members))
-    return sf.coalesce(is_known & is_once, sf.lit(False))
+    # As writers have them: sets of names would cost as much as listing these.
+    return sf.when(members == known, sf.lit(True)).otherwise(sf.coalesce(is_known & is_once, sf.lit(False)))
 
 
 def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFrame:
@@ -479,9 +480,11 @@ def _parse(names: Collection[str], kind: DataType) -> SparkColumn:
 def _derived() -> dict[str, SparkColumn]:
     """What else is made of an event that is `_parsed`."""
     event, texts = sf.col(_EVENT), sf.col("parsed_texts")
+    is_trimmed = event.startswith("{") & event.endswith("}")
+    trimmed = sf.when(is_trimmed, event).otherwise(sf.btrim(event, sf.lit(" \t\n\r")))
     return {
         # As `eventplane.device_reports.short_digest`.
-        "event_digest": sf.substring(sf.sha2(sf.btrim(event, sf.lit(" \t\n\r")), 256), 17, 16),
+        "event_digest": sf.substring(sf.sha2(trimmed, 256), 17, 16),
         "data_digest": sf.when(event.isNotNull(), sf.xxhash64(*(texts[name] for name in _DATA))),
         "event_bytes": sf.octet_length(event).cast("bigint"),
         "report": sf.when(texts["type"].isin(*REPORTS), event),

@@ -1,7 +1,7 @@
 """The delivery audit: from the archive alone, what should have been delivered and what was.
 
-It evaluates the routes of the contract in force over every archived event, with Spark columns made from the
-core's filters, and compares the result with the routers' ledger. It trusts neither router nor cloud.
+It evaluates the routes of the contract in force over every archived event, by the routers' own code, and
+compares the result with the routers' ledger. It trusts neither router nor cloud.
 
 `audit` decides: read, screen, judge, write. An engine reads. `large` is Spark: `common.archive` reads lines,
 `expect` adds the routes that each event should take, `rows` gives rows their key, `screen` counts what is

@@ -81,12 +81,3 @@ class OutboxError(AuditError):
         "the report is filed, but the verdict was not sent to {queue_url}: {problem}; allow the job to send "
         "there, and start it again"
     )
-
-
-class UnsupportedExpressionError(AuditError):
-    """Spark would not decide as the routers do, because of `what` in the CESQL `expression`."""
-
-    expression: str
-    what: str
-    remedy: str
-    message = "the audit cannot evaluate {expression!r:.200}: it has {what}; {remedy}"

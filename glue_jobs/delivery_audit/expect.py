@@ -1,39 +1,58 @@
-"""The contract's routes as Spark columns: the trees that the routers walk, compiled instead of walked."""
+"""The routes that an event of the tap takes, by the routers' own code, for both engines.
+
+What a route depends on are the values of the attributes that filters look at. Spark brings together those
+that are equal, and the routers' code decides once for each combination.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import reduce
-from operator import and_, or_
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any as AnyValue
 from typing import Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
-
-from eventplane.attributes import SEVERITY_NUMBERS, STRINGS, priority_of
+from eventplane.attributes import KNOWN, SEVERITY_NUMBERS, STRINGS, AttributeValue
 from eventplane.cesql import tree
-from eventplane.contract import Contract, Place, Priority, Route
-from eventplane.device_reports import REPORT_PREFIX
+from eventplane.contract import Contract, Place
+from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
-from eventplane.interest import ALWAYS_WANTED
+from eventplane.interest import is_wanted
+from eventplane.router import Router
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
-from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, passes
+from eventplane.values import whole_number
+from glue_jobs.common.lines import text_of
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import NO_ROUTE, UNWANTED
-from glue_jobs.delivery_audit.rows import severity
 
-_URGENT_SEVERITY: Final = min(
-    each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
-)
+NOT_ATTRIBUTES: Final = frozenset({"data", "data_base64"})
+"""Members of an event's JSON that are none of its attributes, though a filter may name them."""
+
+Routes = Callable[[Mapping[str, AttributeValue]], tuple[list[str], str]]
+"""Returns the routes in the cloud, a text for each contract, and where the event is due at home."""
+
+_INT32: Final = range(-(2**31), 2**31)
+
+_NOTHING: Final = Any(())
+"""A reader that handles nothing gets what is forwarded all the same."""
 
 
-def attributes_of(filters: Iterable[Filter]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the attributes that `filters` look at, and of those that they compare by type."""
-    leaves = [leaf for each in filters for leaf in _leaves(each)]
-    texts = {name for leaf in leaves for name in _names(leaf)} - NOT_ATTRIBUTES
+def looked_at(history: ContractHistory) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the attributes on which routes depend, and of those that are compared by type."""
+    leaves = [leaf for each in _filters_of(history) for leaf in _leaves(each)]
+    # By these an event is urgent, and forwarded whatever its reader announced.
+    names = {"type", "severitynumber", *(name for leaf in leaves for name in _names(leaf))} - NOT_ATTRIBUTES
     typed = {name for leaf in leaves for name in _compared_by_type(leaf)} - NOT_ATTRIBUTES - STRINGS
-    return frozenset(texts), frozenset(typed)
+    return frozenset(names), frozenset(typed)
+
+
+def _filters_of(history: ContractHistory) -> Iterator[Filter]:
+    for contract in history.contracts:
+        for route in contract.routes_at(Place.CLOUD):
+            yield route.filter
+            if route.interest is not None:
+                yield route.interest
+    yield from (route.filter for _, route in history.home_routes)
 
 
 def _leaves(filter: Filter) -> Iterator[Exact | Prefix | Suffix | Sql]:
@@ -56,98 +75,80 @@ def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
     return (node.name for node in tree.walk(leaf.expression.tree) if isinstance(node, tree.Attribute))
 
 
-def filters_of(history: ContractHistory) -> Iterator[Filter]:
-    """Return all filters by which the contracts of `history` route in the cloud, and into homes."""
-    for contract in history.contracts:
-        for route in contract.routes_at(Place.CLOUD):
-            yield route.filter
-            if route.interest is not None:
-                yield route.interest
-    yield from (route.filter for _, route in history.home_routes)
-
-
-def expected_routes(history: ContractHistory, attributes: AttributeColumns) -> Column:
-    """Return the routes that an event of the tap takes, a text for each contract of `history`."""
-    # As the router sees them: with the device, which is in the frame and not in the event.
-    is_plane = sf.col("client_id") == PLANE_CLIENT
-    sender = {
-        SENDER_DEVICE: sf.when(~is_plane, sf.col("client_id")),
-        SENDER_SERVICE: sf.when(is_plane, sf.lit(PLANE)).otherwise(attributes.texts[SENDER_SERVICE]),
+def attributes_of(members: Mapping[str, AnyValue], client_id: str | None) -> Mapping[str, AttributeValue]:
+    """Return the attributes of an event's `members` as the router sees them: with the device of its frame."""
+    found = {
+        name: each if each.__class__ is str and each.isascii() else _attribute(name, each)
+        for name, each in members.items()
+        if each is not None and name not in NOT_ATTRIBUTES
     }
-    routed = replace(attributes, texts={**attributes.texts, **sender})
-    return sf.array(*(cloud_routes(each, routed) for each in history.contracts))
+    found.pop(SENDER_DEVICE, None)
+    if client_id == PLANE_CLIENT:
+        found[SENDER_SERVICE] = PLANE
+    elif client_id is not None:
+        found[SENDER_DEVICE] = client_id
+    return found
 
 
-def due_at_home(history: ContractHistory, attributes: AttributeColumns) -> Column:
-    """Return where a device must store an urgent event in its home: lines of `version inbox`, or nothing."""
-    routed = replace(attributes, texts={**attributes.texts, SENDER_DEVICE: sf.lit(None)})
-    due = [
-        sf.when(
-            _is_always_wanted(contract, routed) & to_column(route.filter, routed),
-            sf.lit(f"{contract.version} {route.destination}"),
+def _attribute(name: str, value: AnyValue) -> AttributeValue:
+    kind = value.__class__
+    is_typed = (kind is bool and name not in KNOWN) or (kind is int and value in _INT32)
+    return value if is_typed and name not in STRINGS else text_of(value) or ""
+
+
+def expected_routes(history: ContractHistory) -> Routes:
+    """Return what gives the routes that an event takes, and where a device must store it in its home.
+
+    Routes are names, parted by spaces, with `UNWANTED` before those that do not forward the event; else
+    `NO_ROUTE`. Urgent events are due at home: lines of `version inbox`, or nothing.
+    """
+    routers, at_home = [*map(_router, history.contracts)], [*history.home_routes]
+
+    def routes(attributes: Mapping[str, AttributeValue]) -> tuple[list[str], str]:
+        here = {name: each for name, each in attributes.items() if name != SENDER_DEVICE}
+        due = (
+            f"{contract.version} {route.destination}"
+            for contract, route in at_home
+            if route.filter.matches(here) and _is_wanted(_NOTHING, contract, here)
         )
-        for contract, route in history.home_routes
-    ]
-    return sf.concat_ws("\n", *due) if due else sf.lit("")
+        return [_cloud_routes(each, attributes) for each in routers], "\n".join(due)
+
+    return routes
 
 
-def cloud_routes(contract: Contract, attributes: AttributeColumns) -> Column:
-    """Return the names of the cloud's routes that an event takes, parted by spaces; else `NO_ROUTE`.
-
-    `UNWANTED` stands before those that do not forward it. A text: an array would be built for each event
-    anew.
-    """
-    routes = contract.routes_at(Place.CLOUD)
-    always = _is_always_wanted(contract, attributes)
-
-    def name(route: Route) -> Column:
-        if route.interest is None:
-            return sf.lit(route.name)
-        wanted = always | to_column(route.interest, attributes)
-        return sf.when(wanted, sf.lit(route.name)).otherwise(sf.lit(UNWANTED + route.name))
-
-    taken = [sf.when(to_column(route.filter, attributes), name(route)) for route in routes]
-    names = sf.concat_ws(" ", *taken)
-    return sf.when(names == "", sf.lit(NO_ROUTE)).otherwise(names)
+def routed(history: ContractHistory, values: Iterable[tuple[str]]) -> Iterator[tuple[str, list[str], str]]:
+    """Yield rows of `rows.routed_by` with the routes, and where the event is due at home."""
+    routes = expected_routes(history)
+    for (text,) in values:
+        client_id, *kinds = json.loads(text).values()
+        members = {name: each for kind in kinds for name, each in kind.items()}
+        yield text, *routes(attributes_of(members, client_id or None))
 
 
-def to_column(filter: Filter, attributes: AttributeColumns) -> Column:
-    """Return whether an event matches `filter`: true or false, never null.
-
-    Raises `UnsupportedExpressionError`.
-    """
-    if isinstance(filter, Not):
-        return ~to_column(filter.filter, attributes)
-    if isinstance(filter, All):
-        return reduce(and_, (to_column(each, attributes) for each in filter.filters), sf.lit(True))
-    if isinstance(filter, Any):
-        return reduce(or_, (to_column(each, attributes) for each in filter.filters), sf.lit(False))
-    if isinstance(filter, Sql):
-        return passes(filter.expression, attributes)
-    if filter.attribute in NOT_ATTRIBUTES:
-        return sf.lit(False)
-    # In SQL a comparison with nothing is unknown, and so is its negation; a router says false, and true.
-    return sf.coalesce(_compare(filter, attributes.texts[filter.attribute]), sf.lit(False))
+@lru_cache(maxsize=64)
+def _router(contract: Contract) -> Router:
+    return Router(contract, Place.CLOUD)
 
 
-def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
-    if isinstance(filter, Exact):
-        return held == sf.lit(filter.value)
-    if isinstance(filter, Prefix):
-        return held.startswith(sf.lit(filter.value))
-    return held.endswith(sf.lit(filter.value))
+def _cloud_routes(router: Router, attributes: Mapping[str, AttributeValue]) -> str:
+    names = []
+    for route in router.route(Envelope(attributes, "")):
+        is_in = route.interest is None or _is_wanted(route.interest, router.contract, attributes)
+        names.append(route.name if is_in else UNWANTED + route.name)
+    return " ".join(names) or NO_ROUTE
 
 
-def _is_always_wanted(contract: Contract, attributes: AttributeColumns) -> Column:
-    """Return whether an event is forwarded whatever its reader announced (`eventplane.interest`)."""
-    by_type: dict[bool, list[str]] = {True: [*ALWAYS_WANTED], False: []}
-    for each in contract.event_types.values():
-        if each.priority:
-            by_type[each.priority is Priority.URGENT].append(each.name)
-    type = attributes.texts["type"]
-    by_channel = sf.lit(contract.device.outbox.priority is Priority.URGENT)
-    return (
-        sf.when(type.isin(by_type[True]) | type.startswith(REPORT_PREFIX), sf.lit(True))
-        .when(type.isin(by_type[False]), sf.lit(False))
-        .otherwise(sf.coalesce(severity(attributes.texts) >= _URGENT_SEVERITY, by_channel))
-    )
+def _is_wanted(interest: Filter, contract: Contract, attributes: Mapping[str, AttributeValue]) -> bool:
+    # Of an invalid severity the audit knows as much as of none.
+    number = severity(text_of(attributes.get("severitynumber")) or "")
+    known = {"type": "", **attributes, "severitynumber": number}
+    event = Envelope({name: each for name, each in known.items() if each is not None}, "")
+    return is_wanted(interest, event, contract.priority(event, contract.device.outbox))
+
+
+def severity(text: str) -> int | None:
+    """Return the `severitynumber` as the core accepts it, else None."""
+    try:
+        return whole_number(text, SEVERITY_NUMBERS[-1], SEVERITY_NUMBERS[0])
+    except ValueError:
+        return None

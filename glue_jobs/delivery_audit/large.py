@@ -31,13 +31,12 @@ from glue_jobs.common.listing import Listing
 from glue_jobs.common.session import size_shuffles
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.audit import FOUND, SPARK, Audit, Read, Request, audit, plain
-from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
 from glue_jobs.delivery_audit.event_group import HOUR_MS, LedgerRow, NotInTap
-from glue_jobs.delivery_audit.expect import attributes_of, due_at_home, expected_routes, filters_of
+from glue_jobs.delivery_audit.expect import looked_at, routed
 from glue_jobs.delivery_audit.judging import KINDS, Judged, Key, Sample, Task, judge_rows
 from glue_jobs.delivery_audit.number_ranges import EVENT_BYTES
 from glue_jobs.delivery_audit.rules import Rules
@@ -51,6 +50,8 @@ SCHEMA: Final = StructType(
     ]
 )
 """A row has one of these: what was found, or what a partition comes to, pickled."""
+
+_ROUTES: Final = "routed_by string, routes array<string>, due_at_home string"
 
 
 def found_row(kind: str, found: Any) -> tuple[Any, ...]:
@@ -157,13 +158,16 @@ class SparkEngine:
         )
         decisions = [LedgerRow(**row.asDict()) for row in rows.summary(ledger).collect()]
         history, faults = history_of(decisions)
-        texts, typed = attributes_of(filters_of(history))
-        texts |= frozenset(rows.READ_ATTRIBUTES)
+        names, typed = looked_at(history)
+        texts = names.union(rows.READ_ATTRIBUTES)
         tapped = self._source.read(listings[TAP], texts=texts, integers=typed, booleans=typed)
-        attributes = AttributeColumns.read(texts, typed)
-        routes, at_home = expected_routes(history, attributes), due_at_home(history, attributes)
-        made = rows.tap_rows(tapped.rows, window, routes, at_home)
-        tap, of_tap = self._tables.observed(made, nameless=nameless)
+        tap, of_tap = self._tables.observed(
+            rows.tap_rows(tapped.rows, window, names, typed), nameless=nameless
+        )
+        # Of a million events there are some hundred combinations, unless a filter looks at an id.
+        values = tap.select("routed_by").distinct().rdd.mapPartitions(partial(routed, history))
+        routes = self.spark.createDataFrame(values, _ROUTES, verifySchema=False)
+        tap = tap.join(self._tables.settled(routes), "routed_by")
         observed, none = (
             {TAP: of_tap, LEDGER: facts, HANDOVERS: of_handovers},
             dict.fromkeys(LedgerRow._fields),

@@ -11,39 +11,31 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from eventplane.attributes import KNOWN, SEVERITY_NUMBERS, STRINGS, AttributeValue
-from eventplane.contract import Contract, DeliveryGuarantee, Place
+from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.device_reports import forwarder_source, key_digest, short_digest
-from eventplane.envelope import ROUTER_HOPS, Envelope
-from eventplane.filters import Any as AnyOf
-from eventplane.filters import Filter
+from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane.interest import is_wanted
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE
-from eventplane.router import Router
-from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
+from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp, timestamp_ms, whole_number
 from glue_jobs.common.archive import REPORTS
 from glue_jobs.common.lines import Record, members_of, text_of, to_json
-from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES
 from glue_jobs.delivery_audit.claims import HourRow
-from glue_jobs.delivery_audit.contracts import ContractHistory, best_effort_names
+from glue_jobs.delivery_audit.contracts import best_effort_names
 from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
-    NO_ROUTE,
-    UNWANTED,
     BadRow,
     HandoverRow,
     LedgerRow,
     RefusedItem,
     TapRow,
 )
+from glue_jobs.delivery_audit.expect import Routes, attributes_of, severity
 from glue_jobs.delivery_audit.home import Due
 from glue_jobs.delivery_audit.number_ranges import pack_events
 from glue_jobs.delivery_audit.rows import BAD_MEMBERS, MAX_SEQUENCE, MEMBER
@@ -52,17 +44,10 @@ from glue_jobs.delivery_audit.rules import DAY_MS, LATE_DAYS, Window, is_time
 Grouped = tuple[Any, ...]
 """A row with the columns `rows.GROUPED`."""
 
-_INT32: Final = range(-(2**31), 2**31)
 _DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 Number = Callable[[Any], int]
 """Gives what is equal one number, by which the rows of one event meet: `rows.KEY`."""
-
-Routes = Callable[[Mapping[str, AttributeValue]], tuple[list[str], str]]
-
-
-_NOTHING: Final = AnyOf(())
-"""A reader that handles nothing gets what is forwarded all the same."""
 
 
 class TappedRow(NamedTuple):
@@ -120,7 +105,7 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
     stated, ends_ms = record.values[-2:]
     own_end_ms, raw = read["expirytime"], None if event is None else event.encode()
     data = [texts[name] for name in ("data", "data_base64") if name in texts]
-    taken, due = routes(_attributes(members, client_id))
+    taken, due = routes(attributes_of(members, client_id))
     # Without one of these it is not judged.
     known: dict[str, Any] = {name: texts.get(name) for name in ("source", "id", "type")}
     known["is_too_large"] = None if raw is None else len(raw) > MAX_SENT_EVENT_BYTES
@@ -176,23 +161,22 @@ def _time(text: str) -> int | None:
     return timestamp_ms(text) if is_timestamp(text) else None
 
 
-def _number(most: int, least: int = 0) -> Callable[[str], int | None]:
+def _number(most: int) -> Callable[[str], int | None]:
     def read(text: str) -> int | None:
         try:
-            return whole_number(text, most, least)
+            return whole_number(text, most)
         except ValueError:
             return None
 
     return read
 
 
-_severity: Final = _number(SEVERITY_NUMBERS[-1], SEVERITY_NUMBERS[0])
 # The last: without its number an event is judged all the same.
 _READERS: Final[dict[str, Callable[[str], int | None]]] = {
     "recordedtime": _time,
     "expirytime": _time,
     ROUTER_HOPS: _number(2**31 - 1),
-    "severitynumber": _severity,
+    "severitynumber": severity,
     DELIVERY_GUARANTEE: lambda text: True if text == DeliveryGuarantee.BEST_EFFORT else None,
     SEQUENCE: _number(MAX_SEQUENCE),
 }
@@ -226,64 +210,6 @@ def _fault(
     if is_item:
         return "refusal_without_bytes" if original is None else None
     return None if row.source and row.id and row.type else "event_without_identity"
-
-
-def _attributes(members: Mapping[str, Any], client_id: str | None) -> Mapping[str, AttributeValue]:
-    """Return the attributes as the router sees them: with the device, which is not in the event."""
-    found = {
-        name: each if each.__class__ is str and each.isascii() else _attribute(name, each)
-        for name, each in members.items()
-        if each is not None and name not in NOT_ATTRIBUTES
-    }
-    found.pop(SENDER_DEVICE, None)
-    if client_id == PLANE_CLIENT:
-        found[SENDER_SERVICE] = PLANE
-    elif client_id is not None:
-        found[SENDER_DEVICE] = client_id
-    return found
-
-
-def _attribute(name: str, value: Any) -> AttributeValue:
-    kind = value.__class__
-    is_typed = (kind is bool and name not in KNOWN) or (kind is int and value in _INT32)
-    return value if is_typed and name not in STRINGS else text_of(value) or ""
-
-
-def expected_routes(history: ContractHistory) -> Routes:
-    """Return what gives the routes that an event takes, and where it is due at home, as `expect` does."""
-    routers, at_home = [*map(_router, history.contracts)], [*history.home_routes]
-
-    def routes(attributes: Mapping[str, AttributeValue]) -> tuple[list[str], str]:
-        here = {name: each for name, each in attributes.items() if name != SENDER_DEVICE}
-        due = (
-            f"{contract.version} {route.destination}"
-            for contract, route in at_home
-            if route.filter.matches(here) and _is_wanted(_NOTHING, contract, here)
-        )
-        return [_cloud_routes(each, attributes) for each in routers], "\n".join(due)
-
-    return routes
-
-
-@lru_cache(maxsize=64)
-def _router(contract: Contract) -> Router:
-    return Router(contract, Place.CLOUD)
-
-
-def _cloud_routes(router: Router, attributes: Mapping[str, AttributeValue]) -> str:
-    names = []
-    for route in router.route(Envelope(attributes, "")):
-        is_in = route.interest is None or _is_wanted(route.interest, router.contract, attributes)
-        names.append(route.name if is_in else UNWANTED + route.name)
-    return " ".join(names) or NO_ROUTE
-
-
-def _is_wanted(interest: Filter, contract: Contract, attributes: Mapping[str, AttributeValue]) -> bool:
-    # Of an invalid severity the audit knows as much as of none.
-    number = _severity(text_of(attributes.get("severitynumber")) or "")
-    known = {"type": "", **attributes, "severitynumber": number}
-    event = Envelope({name: each for name, each in known.items() if each is not None}, "")
-    return is_wanted(interest, event, contract.priority(event, contract.device.outbox))
 
 
 def _key(record: Record, source: str | None, id: str | None, message_id: str | None) -> tuple[Any, ...]:

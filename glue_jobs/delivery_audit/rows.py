@@ -57,7 +57,7 @@ _THING: Final = "*"
 MEMBER: Final = r'"{}":("(?:[^"\\]++|\\.)++")'
 """The pattern of a text member, by its name, in a line of JSON that may be cut."""
 
-BAD_MEMBERS: Final = tuple(each for each in TapRow._fields if each != "data_digest")
+BAD_MEMBERS: Final = tuple(each for each in TapRow._fields if each not in ("data_digest", "routes"))
 """What the quarantine says of a row of the tap whose line could be read; a hash says nothing to people."""
 
 MAX_SEQUENCE: Final = 10**18 - 1
@@ -82,12 +82,14 @@ READ_ATTRIBUTES: Final = (
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
 
-def tap_rows(rows: DataFrame, window: Window, routes: Column, due_at_home: Column) -> DataFrame:
-    """Return the tap's rows with the key and the members of `TapRow`, which has the `routes`.
+def tap_rows(
+    rows: DataFrame, window: Window, names: Collection[str] = (), typed: Collection[str] = ()
+) -> DataFrame:
+    """Return the tap's rows with the key and the members of `TapRow` but the routes.
 
     `bad` is a row that cannot be judged as `BadRow`; `refusal` is not null for what is no event, which is the
-    `RefusedItem` `item` in the window. `report` is the text of a device's report,
-    `due_at_home` is `expect.due_at_home`.
+    `RefusedItem` `item` in the window. `report` is the text of a device's report. `routed_by` has
+    the attributes `names`, on which routes depend, `typed` ones with their type (`expect.looked_at`).
     """
     texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
@@ -140,13 +142,13 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, due_at_home: Colum
         "is_too_large": event > MAX_SENT_EVENT_BYTES,
         "digest": sf.when(stated.rlike("^[0-9a-f]{16}$"), stated).otherwise(sf.col("event_digest")),
         "is_redacted": stated.isNotNull(),
-        "routes": routes,
         "unread": _first_of({IMPOSSIBLE_TIME: ~has_time, MISSING_MEMBER: ~has_members, **unread}),
         "within": _within("accepted_at_ms", window),
         # Its device has sent it all the same: then it counts by when it was written.
         "accepted_at_ms": sf.when(has_time, sf.col("accepted_at_ms")).otherwise(_written_ms()),
     }
-    kept = [name for name in TapRow._fields if name not in members]
+    of_tap = [name for name in TapRow._fields if name != "routes"]
+    kept = [name for name in of_tap if name not in members]
     extra = ["date", "refusal", "original_base64", "report", "line"]
     is_refused = sf.col("fault").isNull() & is_item & sf.col("within")
     refused = {
@@ -165,17 +167,30 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, due_at_home: Colum
         *(column.alias(name) for name, column in members.items()),
         *extra,
         fault.alias("fault"),
-        due_at_home.alias("due_at_home"),
+        _routed_by(names, typed).alias("routed_by"),
     )
     return made.select(
         *KEY,
-        *TapRow._fields,
+        *of_tap,
         "refusal",
         "report",
-        "due_at_home",
+        "routed_by",
         sf.when(is_refused, sf.struct(*(each.alias(name) for name, each in refused.items()))).alias("item"),
         _bad(TAP, sf.col("fault"), BAD_MEMBERS),
     )
+
+
+def _routed_by(names: Collection[str], typed: Collection[str]) -> Column:
+    """Return what routes depend on as JSON: the client, and attributes as texts, integers and Booleans."""
+    # On the id of a client routes depend where a filter looks at it; else on whether it is the plane's own.
+    is_client = sf.lit(SENDER_DEVICE in names) | (sf.col("client_id") == PLANE_CLIENT)
+    client = sf.coalesce(sf.when(is_client, sf.col("client_id")), sf.lit("")).alias("client")
+    held = {"texts": names, "integers": typed, "booleans": typed}
+    kinds = (
+        sf.struct(*(sf.col(kind)[name].alias(name) for name in sorted({"type", *those}))).alias(kind)
+        for kind, those in held.items()
+    )
+    return sf.to_json(sf.struct(client, *kinds))
 
 
 def severity(texts: Mapping[str, Column] | Column) -> Column:

@@ -38,6 +38,7 @@ from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
+from glue_jobs.delivery_audit.expect import expected_routes
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import KINDS, Judged, Task, judge_rows, received_dead_letters
 from glue_jobs.delivery_audit.number_ranges import EVENT_BYTES
@@ -132,7 +133,7 @@ class PlainEngine:
         table = plain_rows.ledger_rows(parts[LEDGER].rows, window, number)
         decisions = [row for row in _structs(table, "ledger") if row]
         history, faults = history_of(decisions)
-        routes = plain_rows.expected_routes(history)
+        routes = expected_routes(history)
         tap = plain_rows.tap_rows(parts[TAP].rows, window, routes, number)
         table += [each.grouped for each in tap]
         table += plain_rows.handover_rows(parts[HANDOVERS].rows, window, number)

@@ -29,7 +29,7 @@ from eventplane.guarantee import FAILED
 from eventplane.ingest import OPERATOR
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import Basis, to_line
-from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
+from eventplane.limits import MAX_DEPTH, MAX_HOPS, MAX_NUMBER_CHARACTERS, MAX_SENT_EVENT_BYTES
 from eventplane.names import REPLY_TYPE, VERDICT
 from eventplane.reasons import REDRIVE, Outcome, Reason
 from glue_jobs.common.objects import FolderObjects
@@ -53,6 +53,8 @@ ROUTES = {
         "filter": {"all": [{"exact": {"senderdevice": "home-1"}}, {"exact": {"senderservice": "siren"}}]},
         "to": "help.inbox",
     },
+    "five": {"filter": {"sql": "room = 5"}, "to": "help.inbox"},
+    "true": {"filter": {"any": [{"sql": "room = TRUE"}, {"exact": {"room": "05"}}]}, "to": "help.inbox"},
     "letters": {"filter": {"exact": {"type": DEAD_LETTER_TYPE}}, "to": "help.inbox"},
 }
 
@@ -240,6 +242,38 @@ def plant_oddities(archive: SmallArchive) -> None:
     ]
 
 
+KIN = (
+    "5",
+    '"5"',
+    '"05"',
+    "5.0",
+    "5e0",
+    '"+5"',
+    "true",
+    '"true"',
+    '"TRUE"',
+    str(2**31 - 1),
+    str(2**31),
+    "-0",
+    "水",
+)
+"""Values that are each other in another type, and what Spark and Python have each their own mind about."""
+DATA = (
+    *("9" * MAX_NUMBER_CHARACTERS, f"0.{'1' * 99}", "1e308", "1e-99999999999", "-0", '{"":1,"type":"x"}'),
+    *("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1), "{" + f'"{"k" * 60_000}":1' + "}", f'"{"y" * 90_000}"'),
+    *('"\\u0000"', '"\x7f\u2028\ufffe\U0001ffff"', '"\\ud83d\\ude00"', '{"a":"\u212a"}'),
+)
+
+
+def plant_values(archive: SmallArchive) -> None:
+    """Values by which routes are chosen, and data that the routers accept and that hides none of them."""
+    start = f'{{"source":"/odd","t\\u0079pe":"{READING}"'
+    events = [f'{start},"id":"kin-{at}","room":{value}}}' for at, value in enumerate(KIN)]
+    events += [f'{start},"id":"data-{at}","data":{data},"room":5}}' for at, data in enumerate(DATA)]
+    for at, event in enumerate(events):
+        archive.tap.append(replace(archive.tap[0], event=event, message_id=f"value-{at}"))
+
+
 def test_what_spark_reads_is_what_the_core_reads(
     archive: SmallArchive, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -258,6 +292,7 @@ def test_what_spark_reads_is_what_the_core_reads(
     plant_handovers(archive)
     plant_given_up(archive)
     plant_oddities(archive)
+    plant_values(archive)
     archive.write()
     words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / "audit"), "--AS_OF", AS_OF]
     for window in ("all", DAY):

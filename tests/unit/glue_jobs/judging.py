@@ -22,11 +22,12 @@ from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit import judging
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, archived, load_history
 from glue_jobs.delivery_audit.event_group import EventGroup, Judgement, LedgerRow, RowCount, Verdict
+from glue_jobs.delivery_audit.expect import expected_routes
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, Finding
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.judging import usages
-from glue_jobs.delivery_audit.plain_rows import expected_routes, handover_rows, ledger_rows, tap_rows
+from glue_jobs.delivery_audit.plain_rows import handover_rows, ledger_rows, tap_rows
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.rules import LATENESS_S, MissingRows, Rules, Watermark, Window
 from tests.spark.small_archive import SmallArchive
