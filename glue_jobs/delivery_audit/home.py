@@ -66,7 +66,7 @@ class _Word(NamedTuple):
 
 
 class Due(NamedTuple):
-    """An event, and by which contracts the device must store it where (`expect.due_at_home`)."""
+    """An event, and by which contracts the device must store it where (`expect.expected_routes`)."""
 
     epoch: str
     sequence: int

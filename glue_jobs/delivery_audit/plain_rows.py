@@ -51,7 +51,7 @@ Number = Callable[[Any], int]
 
 
 class TappedRow(NamedTuple):
-    """A row of the tap as `grouped`; `report` is a device's report, `due_at_home` that of `expect`."""
+    """A row of the tap as `grouped`; `report` is a device's report, `due_at_home` by `expect`."""
 
     grouped: Grouped
     report: str | None
