@@ -321,10 +321,10 @@ class Contract:
 
     name: str
     version: str
-    canonical: bytes = field(repr=False)
+    canonical: bytes = field(repr=False, hash=False)
     participants: Mapping[str, Participant] = field(hash=False)
     event_types: Mapping[str, EventType] = field(hash=False)
-    routes: tuple[Route, ...]
+    routes: tuple[Route, ...] = field(hash=False)
     _channels: Mapping[str, Channel] = field(init=False, repr=False, hash=False, compare=False)
 
     def __post_init__(self) -> None:

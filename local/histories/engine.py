@@ -86,8 +86,13 @@ class Task(greenlet):
 
     def wait_s(self, seconds: float) -> None:
         """Let others run for so long. Only within the task."""
-        self._wakes = self._engine.after(seconds, self._go_on)
-        self._engine.hub.switch()
+        engine = self._engine
+        at_s = engine.now_s + max(0.0, seconds)
+        if engine.is_free_until(at_s):
+            engine.now_s = at_s
+            return
+        self._wakes = engine.at(at_s, self._go_on)
+        engine.hub.switch()
 
     def wait_for(self, is_ready: Callable[[], bool], seconds: float) -> None:
         """Wait until `is_ready`, for `seconds` at most; looked at whenever the task is woken."""
@@ -129,6 +134,7 @@ class Engine:
         self.hub = getcurrent()
         self.notes: list[Note] = []
         self._due: list[tuple[float, int, Due]] = []
+        self._until_s = 0.0
         self._numbers = count()
 
     def note(self, lane: str, text: str, *, is_fault: bool = False) -> None:
@@ -174,6 +180,13 @@ class Engine:
         task.start()
         return task
 
+    def is_free_until(self, moment_s: float) -> bool:
+        """Return whether nothing else happens up to a moment: a task that waits for it need not be left."""
+        due = self._due
+        while due and due[0][2].is_off:
+            heapq.heappop(due)
+        return moment_s <= self._until_s and (not due or due[0][0] > moment_s)
+
     def sleep(self, seconds: float) -> None:
         """Let the running task wait; outside of all tasks nothing waits."""
         if (task := self.task) is not None:
@@ -181,7 +194,7 @@ class Engine:
 
     def run(self, until_s: float) -> None:
         """Let happen what is due until a moment."""
-        due = self._due
+        due, self._until_s = self._due, until_s
         while due and due[0][0] <= until_s:
             at_s, _, each = heapq.heappop(due)
             if not each.is_off:

@@ -91,7 +91,8 @@ class FunctionModel:
         is_down = "sqs" in cloud.weather.down
         due_ms = cloud.sqs.next_ms(self._queue)
         is_empty = is_down or due_ms is None or due_ms > cloud.engine.now_ms
-        messages = [] if is_empty else self._receive(min(SQS_RECEIVE.most, size.batch_size - len(held)))
+        most = min(SQS_RECEIVE.most, size.batch_size - len(held))
+        messages = [] if is_empty else self._receive(most)
         if messages and not held:
             self._window_ends_s = now_s + size.batch_window_s
         held += messages
@@ -106,8 +107,8 @@ class FunctionModel:
                 cloud.engine.spawn(self.name, lambda: self._invoke(batch))
             else:  # the messages come again when their visibility timeout is over
                 cloud.engine.note(self.name, LAMBDA_CONCURRENCY.answer, is_fault=True)
-        if messages:
-            self.look_soon(0.0)
+        if messages and len(messages) == most:
+            self.look_soon(0.0)  # there may be more
         elif is_down:
             self.look_soon(1.0)
         elif (next_ms := cloud.sqs.next_ms(self._queue)) is not None:

@@ -27,7 +27,7 @@ from eventplane.topics import local_topic, receipt_topic
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 from local.histories.broker import BrokerModel, ClientModel, Limits, Message
-from local.histories.engine import START_S, Engine, Killed
+from local.histories.engine import START_S, Due, Engine, Killed
 from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
 from local.mosquitto import profile_number
@@ -105,6 +105,7 @@ class HomeModel:
         """Whether its forwarder takes no further turn."""
         self.fuse: int | None = None
         self.fuse_at = ""
+        self._alarm: Due | None = None
         self.boot = 0
         self.services: dict[str, ServiceModel] = {}
         self.forwarder: Forwarder | None = None
@@ -250,6 +251,8 @@ class HomeModel:
 
     def _turn(self) -> None:
         self._woken = False
+        if self._alarm is not None:
+            self._alarm.is_off = True  # the turn has a deadline of its own
         forwarder = self.forwarder
         if forwarder is None or self.is_frozen:
             return
@@ -261,7 +264,8 @@ class HomeModel:
         if any(each.waiting for each in self._mailbox.shares.values()):
             self._wake()
         elif (at_s := forwarder.deadline()) is not None:
-            self.engine.at(max(at_s, self.engine.now_s + 0.001), lambda: self._wake(forwarder))
+            at_s = max(at_s, self.engine.now_s + 0.001)
+            self._alarm = self.engine.at(at_s, lambda: self._wake(forwarder))
 
     # Its connections.
 

@@ -114,6 +114,10 @@ class Queues(FakeSqs):
         finally:
             self.sleepers[queue.name].remove(task)
 
+    def has_visible(self, url: str) -> bool:
+        """Return whether a message can be received now."""
+        return bool(self._receivable(self.queue(url), self.clock()))
+
     def next_ms(self, url: str) -> int | None:
         """When the next message is to be seen; in a FIFO queue a group waits for its last one in flight."""
         queue = self.queue(url)

@@ -68,10 +68,12 @@ class LongPoll:
         # A poll of 20 s that brings nothing is followed by the next: as well one long one.
         give_up = engine.now_s + (IDLE_S if WaitTimeSeconds == SQS_WAIT.most else WaitTimeSeconds)
         while True:
+            # One request waits at SQS for a message, and its answer comes with that.
+            while engine.now_s < give_up and not cloud.sqs.has_visible(QueueUrl):
+                cloud.sqs.wait(QueueUrl, give_up - engine.now_s)
             answer = self._wire.receive_message(QueueUrl=QueueUrl, **request)
             if answer.get("Messages") or engine.now_s >= give_up:
                 return answer
-            cloud.sqs.wait(QueueUrl, give_up - engine.now_s)
 
 
 class CloudReader:

@@ -41,7 +41,7 @@ def judged(history: History) -> Iterator[OracleFinding]:
             for each in endpoint.posts
             if not any(a <= each.answered_s and each.at_s <= b for a, b in away)
         ]
-        yield from _paused(endpoint.url, known, window_s)
+        yield from paused(endpoint.url, known, window_s, is_bad=is_bad)
     taken = {(post.source, post.id) for each in endpoints for post in each.posts if 200 <= post.status < 300}
     deleted = {
         f"{who}-subscribes-{change.name}"
@@ -56,9 +56,15 @@ def judged(history: History) -> Iterator[OracleFinding]:
             yield OracleFinding("never at its endpoint", f"{each['source']} {each['id']} by {each['route']}")
 
 
-def _paused(url: str, posts: Sequence[Post], window_s: float) -> Iterator[OracleFinding]:
+def paused(url: str, posts: Sequence[Post], window_s: float, *, is_bad: bool) -> Iterator[OracleFinding]:
+    """Look for `posts` in the pause that an answer asked for, later than `window_s` after it."""
+    began_s: list[float] = []
     for at, answer in enumerate(posts):
         pause_s = GONE_S if answer.status == 410 else min(answer.retry_after_s, LONGEST_ASKED_S)
+        if is_bad and any(each < answer.at_s < each + window_s for each in began_s):
+            continue  # who asks although there is a pause has no table, and no other learns of its answer
+        if pause_s:
+            began_s.append(answer.answered_s)
         until_s = answer.answered_s + pause_s
         for each in posts[at + 1 :]:
             if answer.answered_s + window_s < each.at_s < until_s - 0.001:

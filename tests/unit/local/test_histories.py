@@ -11,8 +11,9 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.reasons import Outcome
 from lambdas.router.active_contract import ActiveContract
 from local.histories import search
+from local.histories.endpoints import Post
 from local.histories.history import History
-from local.histories.oracles import OracleFinding, judged
+from local.histories.oracles import OracleFinding, judged, posted
 from local.histories.search import Told, minimized, story_of, told
 from local.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
 from parts.fleet import service
@@ -72,7 +73,7 @@ KEPT: Final = story(
 PROOF: Final = story(
     Decision(18.0, "lose-answer", "home-1 proof", 4),
     *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")),
-    order=6,
+    order=14,
 )
 TO_ENDPOINT: Final = f"first {ENDPOINTS[0]} {ALARMS}"
 SUBSCRIBED: Final = story(
@@ -206,6 +207,14 @@ def test_a_wrong_plane_is_found_and_a_right_one_is_not(
     found = {each.kind for each in told(made, shipped_contract()).findings}
     assert found >= kinds
     assert bool(found) == bool(kinds)
+
+
+def test_an_answer_without_the_table() -> None:
+    posts = [
+        Post(at_s, "", "", at_s, status, 0.0) for at_s, status in ((1.0, 410), (2.0, 410), (3601.5, 204))
+    ]
+    assert list(posted.paused("", posts, 1.5, is_bad=True)) == []
+    assert len(list(posted.paused("", posts, 1.5, is_bad=False))) == 1
 
 
 def test_a_story_is_cut_to_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
