@@ -30,7 +30,7 @@ from local.histories.search import (
     story_of,
     told_all,
 )
-from local.histories.story import HEAVY, LIGHT, Story, StorySize
+from local.histories.story import DRILLED, HEAVY, LIGHT, Story, StorySize
 
 OUTPUT = Path("build/chaos")
 BATCH = 10
@@ -73,7 +73,7 @@ def _keep(name: str, story: Story, history: History, findings: Sequence[OracleFi
 
 def _many(arguments: argparse.Namespace) -> int:
     began = monotonic()
-    times: dict[StorySize, list[float]] = {LIGHT: [], HEAVY: []}
+    times: dict[StorySize, list[float]] = {each: [] for each in (LIGHT, DRILLED, HEAVY)}
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     first: dict[str, int] = {}
@@ -141,9 +141,14 @@ def _write(
                 "histories/min",
                 aim,
                 note=f"on {workers} cores; {size.homes} home(s), {size.events} events, "
-                f"{size.faults} faults, and what subscribers and operators do",
+                f"{size.faults} faults, and what subscribers and operators do"
+                f"{', then a drill' if size.is_drilled else ''}",
             )
-            for name, size, aim in (("light", LIGHT, 1_000), ("heavy", HEAVY, 300))
+            for name, size, aim in (
+                ("light", LIGHT, 1_000),
+                ("heavy", HEAVY, 300),
+                ("drilled", DRILLED, None),
+            )
             if times[size]
         ),
         Figure("kinds of findings", len(kinds), "kinds", 0, note=found),

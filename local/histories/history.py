@@ -34,9 +34,9 @@ from local.histories.reader import CloudReader, Handled, ReaderFunction
 from local.histories.story import (
     AWAY_S,
     BUSY_S,
+    CALLS,
     DEVICES,
     DRILL_S,
-    DRILLED,
     FAULTS,
     FUNCTIONS,
     GIVEN_UP_S,
@@ -217,7 +217,7 @@ class History:
                 "part": Decision(at_s, "part", "sqs", 6.0),
             }.get(trouble.text)
             if failing is None:
-                call = f"{trouble.who} {self.random.choice(DRILLED[trouble.who])}"
+                call = f"{trouble.who} {self.random.choice(CALLS[trouble.who])}"
                 failing = replace(trouble, what=trouble.text, who=call, much=self.random.randint(1, 2))
             elif trouble.text == "slow":
                 at_s = back_s + SETTLES_S[CONNECTED] - 2.0

@@ -18,13 +18,13 @@ from local.histories.history import History
 from local.histories.keys import with_keys
 from local.histories.oracles import OracleFinding, judged
 from local.histories.ordered import with_order
-from local.histories.story import HEAVY, LIGHT, Decision, Story, StorySize, draw
+from local.histories.story import DRILLED, HEAVY, LIGHT, Decision, Story, StorySize, draw
 
 GARBAGE = 500_000
 """After so many new objects garbage is collected; Python's default takes a fifth of a history's time."""
 
 HEAVY_EVERY = 20
-"""The last of each so many stories is a heavy one."""
+"""The last of each so many stories is a heavy one, and every second of the others one with a drill."""
 
 
 def quieten() -> None:
@@ -50,13 +50,15 @@ def shipped() -> Contract:
 
 
 def story_of(seed: int) -> Story:
-    """Return the story of a seed, heavy or light."""
+    """Return the story of a seed, of its size."""
     return with_keys(seed, with_order(seed, draw(seed, size_of(seed))))
 
 
 def size_of(seed: int) -> StorySize:
     """Return the size of the story of a seed."""
-    return HEAVY if seed % HEAVY_EVERY == HEAVY_EVERY - 1 else LIGHT
+    if seed % HEAVY_EVERY == HEAVY_EVERY - 1:
+        return HEAVY
+    return DRILLED if seed % 2 else LIGHT
 
 
 def told_all(seeds: Iterable[int]) -> list[tuple[int, Told]]:

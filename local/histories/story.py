@@ -50,12 +50,13 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class StorySize:
-    """The size of a story."""
+    """The size of a story; with `is_drilled` a drill follows, of 23 events and 8 faults."""
 
     homes: int
     events: int
     faults: int
     lasts_s: float
+    is_drilled: bool = False
 
 
 LIGHT: Final = StorySize(homes=1, events=20, faults=5, lasts_s=240.0)
@@ -63,6 +64,8 @@ BUSY_S: Final = 20.0
 """How long a busy moment is, seconds."""
 
 HEAVY: Final = StorySize(homes=3, events=300, faults=30, lasts_s=1_200.0)
+DRILLED: Final = StorySize(homes=1, events=4, faults=2, lasts_s=90.0, is_drilled=True)
+"""What happens before a drill is over when it begins: a little of each is enough."""
 
 SENDERS: Final = {
     "org.eventplane.alarm.keyword.v1": "voice-service",
@@ -227,22 +230,21 @@ def draw(seed: int, size: StorySize) -> Story:
             decisions.append(Decision(at_s, said, home, random.randrange(1, 4)))
         else:
             decisions.append(Decision(at_s, "say", home, text=said))
+    endpoints = 0
     if random.random() < 0.5:
         changes = [round(random.uniform(1.0, 5.0), 2) for _ in range(3)]
         changes += [round(random.uniform(5.0, size.lasts_s), 2) for _ in range(size.events // 5)]
         decisions += [_subscription(random, at_s) for at_s in changes]
-        for _ in range(random.randrange(size.faults)):
-            at_s = round(random.uniform(5.0, size.lasts_s), 2)
-            decisions.append(_fault(random, "endpoint", at_s, size, focus))
+        endpoints = random.randrange(size.faults)
     decisions += _of_operators(random, size)
-    for _ in range(size.faults):
-        at_s = _moment(random, busy, size)
-        decisions.append(_fault(random, random.choice(focus.kinds), at_s, size, focus))
+    for number in range(size.faults):
+        what = "endpoint" if number < endpoints else random.choice(focus.kinds)
+        decisions.append(_fault(random, what, _moment(random, busy, size), size, focus))
     # What otherwise the reconciler does, late, nothing does in some stories.
     if random.random() < (0.8 if "presence-reconciler" in focus.programs else 0.3):
         decisions.append(Decision(0.0, "no-reconciler", "presence-reconciler"))
-    if random.random() < 0.7:
-        program = random.choice((*DRILLED, *OF_PRESENCE))
+    if size.is_drilled:
+        program = random.choice((*CALLS, *OF_PRESENCE))
         kinds = (*OF_PROGRAMS, *OF_SERVICES) if program in OF_PRESENCE else OF_PROGRAMS
         decisions.append(Decision(0.0, "drill", program, text=random.choice(("", *kinds, *kinds))))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
@@ -320,7 +322,7 @@ OF_SERVICES: Final = ("throttle", "slow", "part")
 """What in a drill may be wrong with all tables or queues for a while, for the sake of presence."""
 
 OF_PRESENCE: Final = ("recorder", "timers")
-DRILLED: Final[Mapping[str, tuple[str, ...]]] = {
+CALLS: Final[Mapping[str, tuple[str, ...]]] = {
     "recorder": ("put_item", "send_message_batch"),
     "timers": ("put_item", "send_message_batch"),
     "desired": ("put_item", "publish"),
@@ -378,7 +380,9 @@ def _fault(random: Random, what: str, at_s: float, size: StorySize, focus: Focus
             # At one of its next steps, or now.
             return Decision(at_s, what, random.choice(READERS), random.randint(0, 6))
         case "dependency-down":
-            return Decision(at_s, what, random.choice(READERS), random.choice((long_s, DOWN_S)))
+            # An hour with a hundred events that wait takes most of a history's time, and shows no more.
+            much = random.choice((long_s, DOWN_S if size.events < HEAVY.events else long_s))
+            return Decision(at_s, what, random.choice(READERS), much)
         case _:
             places = focus.at.get(what) or _AT.get(what, (home,))
             return Decision(at_s, what, random.choice(places), long_s)
