@@ -110,7 +110,7 @@ def _write(options: argparse.Namespace) -> int:
     from operations.trace_command import found_traces
 
     options.names = options.words
-    found, _, cloud = found_traces(options, contract_of(options))
+    found, days, cloud = found_traces(options, contract_of(options))
     chosen = [each for each in found if options.sender in (None, each.sender)]
     if len(chosen) != 1:
         senders = ", ".join(each.sender for each in found)
@@ -125,6 +125,7 @@ def _write(options: argparse.Namespace) -> int:
         lambda name: body_of(archive, name),
         lambda name: body_of(audit, f"{folder}{name}"),
         system.now_ms(),
+        days.damaged,
         incomplete=options.incomplete,
     )
     signer = _signer(options)

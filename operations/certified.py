@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from eventplane.account import OPEN
@@ -43,10 +43,13 @@ class NotCertifiedError(EventPlaneError):
     message = "no certificate: {problem}; {remedy}"
 
 
-def document_of(trace: Trace, archive: Read, audit: Read, at_ms: int, *, incomplete: bool) -> dict[str, Any]:
+def document_of(
+    trace: Trace, archive: Read, audit: Read, at_ms: int, damaged: Collection[str], *, incomplete: bool
+) -> dict[str, Any]:
     """Return the members of the certificate of an event, for `operations.certificate.sign`.
 
-    Raises `NotCertifiedError`, also where an end is not known, unless that is accepted (`incomplete`).
+    The objects `damaged` could not be read to their end. Raises `NotCertifiedError`, also where an end is not
+    known, unless that is accepted (`incomplete`).
     """
     event = trace.event
     if event is None:
@@ -61,6 +64,7 @@ def document_of(trace: Trace, archive: Read, audit: Read, at_ms: int, *, incompl
     names = {each.file for each in steps if each.file} | {f"{CONTRACTS}/{trace.contract_version}.json"}
     found = {name: body for name in sorted(names) if (body := archive(name)) is not None}
     verdict, skew_ms, more = _verdict(found, audit, trace, event.sender.device)
+    more += [f"what else {name} had: it could not be read to its end" for name in sorted(damaged)]
     words = {each.step for each in steps}
     more += [f"when it was {word}: no record says so" for word in ("said", "stored") if word not in words]
     return {

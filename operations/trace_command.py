@@ -132,10 +132,9 @@ def _trace(options: argparse.Namespace) -> int:
     if options.timeout and not options.follow:
         raise ChoiceError("--timeout goes with --follow")
     contract = contract_of(options)
-    cloud = None if is_folder(options.archive) else enter(options.env)
     if options.follow:
-        return _follow(options, cloud, contract)
-    found, days = _found(options, cloud, contract)
+        return _follow(options, contract)
+    found, days, cloud = found_traces(options, contract)
     found = _with_reports(found, days, options, cloud)
     say_damaged(days)
     shown = "\n\n".join(map(_text, found))
@@ -150,12 +149,13 @@ def _status(found: Sequence[Trace]) -> int:
     return FAILED if FAILED in statuses else max(statuses)
 
 
-def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> int:
+def _follow(options: argparse.Namespace, contract: Contract) -> int:
     """Print the steps as they become known; with --json one object a line."""
     end = system.monotonic() + options.timeout if options.timeout else None
     printed: set[tuple[str, str]] = set()
+    cloud: Cloud | None = None
     while True:
-        found, days = _found(options, cloud, contract)
+        found, days, cloud = found_traces(options, contract, cloud)
         for each in found:
             for station in each.stations:
                 line = "  ".join(map(text.word, _row(station)))
@@ -180,20 +180,16 @@ def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
         system.sleep(_PAUSE_S)
 
 
-def found_traces(options: argparse.Namespace, contract: Contract) -> tuple[list[Trace], Days, Cloud | None]:
-    """The traces of the event that is named, of which days they are, and the cloud that has the archive."""
-    cloud = None if is_folder(options.archive) else enter(options.env)
-    return *_found(options, cloud, contract), cloud
-
-
-def _found(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> tuple[list[Trace], Days]:
+def found_traces(
+    options: argparse.Namespace, contract: Contract, cloud: Cloud | None = None
+) -> tuple[list[Trace], Days, Cloud | None]:
+    """The traces of the event that is named, of which days they are, and the `cloud` that has the archive."""
+    if cloud is None and not is_folder(options.archive):
+        cloud = enter(options.env)
     days = days_of(options, cloud)
     letters = list(_letters(options, cloud, contract)) if cloud else []
-    return [
-        each
-        for claim in _claims(options.names, days, letters)
-        for each in traces(claim, days, letters, contract)
-    ], days
+    claims = _claims(options.names, days, letters)
+    return [each for claim in claims for each in traces(claim, days, letters, contract)], days, cloud
 
 
 def _with_reports(

@@ -161,6 +161,12 @@ def test_the_verdict_that_operations_got_is_compared(desk: Desk) -> None:
     assert (status, Flaw.OTHER_VERDICT in err) == (1, True)
 
 
+def test_a_damaged_object_is_named(desk: Desk) -> None:
+    whole = gzip.compress(b"{}\n" * 50)
+    desk.folder.put(f"ledger/date={DAY}/cut.json.gz", whole[: len(whole) // 2])
+    assert f"what else ledger/date={DAY}/cut.json.gz had" in desk.issue()[1]
+
+
 def test_it_says_that_no_audit_has_judged_it(desk: Desk) -> None:
     assert "no audit has judged them" in desk.issue()[1]
     assert desk.verify()[0] == 0
