@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
@@ -206,10 +206,11 @@ def frame(raw: bytes) -> str:
 def mqtt(raw: bytes) -> str:
     """What a broker sends: the first byte chooses the version and how it comes in pieces."""
     version, size = (5 if raw[:1] < b"\x80" else 4), 1 + (raw[0] % 7 if raw else 0)
-    endpoint = Endpoint("h", 1, "c", False, 30, 10.0, ("t",), protocol="5" if version == 5 else "3.1.1")
+    protocol: Literal["3.1.1", "5"] = "5" if version == 5 else "3.1.1"
+    endpoint = Endpoint("h", 1, "c", False, 30, 10.0, ("t",), protocol=protocol, owner=1)
     session = Session(endpoint, LinkName.LOCAL, 1)
     session.start(0.0)
-    decoder = Decoder(version, MAX_PACKET_BYTES)
+    decoder = Decoder(version, MAX_PACKET_BYTES, endpoint.owner)
     refusal = ACCEPTED
     try:
         for at in range(1, len(raw), size):
