@@ -17,7 +17,7 @@ from edge.decision import Decider, SequenceNumber
 from edge.delivery_queues import DeliveryQueues
 from edge.errors import SpoolFullError
 from edge.numbering import RecentKeys
-from edge.planning import Batch, Plan, Planner
+from edge.planning import Batch, Batcher, Plan
 from edge.pressure import Pressure
 from edge.reports import Reporter, Reports
 from edge.spool import Delivery, Discard, Size, Spool
@@ -86,7 +86,7 @@ class ContractParts(NamedTuple):
     """
 
     decider: Decider
-    planner: Planner
+    planner: Batcher
     receiver: Callable[[], DownlinkReceiver]
 
 

@@ -18,12 +18,12 @@ from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from edge.parts import can_load
-from edge.planning import Planner
+from edge.planning import Batcher
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import RECENT_EVENTS, Spool
-from edge.system import System
+from edge.system import Host
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
@@ -50,7 +50,7 @@ class Dependencies(NamedTuple):
 
     settings: Settings
     links: Mapping[LinkName, Link]
-    system: System
+    system: Host
     heartbeat: Heartbeat
     counts: Counts
     interest: Interest
@@ -176,7 +176,7 @@ class Components:
 
             return Answers(contract, thing, self.spool, decider, deps.interest)
 
-        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
+        self.contract_parts = ContractParts(decider, Batcher(decider, contract.device.outbox), receiver)
         self.answers = answers
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
         self.follow_uplink_interest()
@@ -231,7 +231,7 @@ def make_links(
     settings: Settings,
     contract: Callable[[], Contract],
     mailbox: Mailbox[Any],
-    system: System,
+    system: Host,
     connect: Connect = Connection,
 ) -> dict[LinkName, Link]:
     """Return the two sessions at the home's broker and the one at IoT Core.
@@ -299,7 +299,7 @@ def first_session_has_it(links: Mapping[LinkName, Link]) -> bool:
     return first.resumed or (not urgent.resumed and urgent.dialled_at >= first.up_since)
 
 
-def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, connect: Connect) -> Link:
+def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: Host, connect: Connect) -> Link:
     cloud = settings.cloud
     share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)

@@ -37,7 +37,7 @@ def contract_key(name: str) -> str:
     return CONTRACT_KEYS + name
 
 
-class ActiveContract(NamedTuple):
+class Adopted(NamedTuple):
     """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
 
     `refused` says why a contract that the cloud sent is not the one to follow, although it is stored.
@@ -50,7 +50,7 @@ class ActiveContract(NamedTuple):
 
 def active_contract(
     found: Contract | SettingProblem, spool: Spool, known: Contract
-) -> ActiveContract | SettingProblem:
+) -> Adopted | SettingProblem:
     """Return the contract that the cloud sent or, without one that can be followed, `found` in the file.
 
     While that cannot be read, `known` takes its place: the image's contract as it was read before. Without
@@ -63,12 +63,12 @@ def active_contract(
     except SpoolError as error:
         return SettingProblem("contract", f"the delivered one cannot be read: {error.problem}", error.remedy)
     if isinstance(sent, Contract):
-        return ActiveContract(sent, image)
+        return Adopted(sent, image)
     if isinstance(found, SettingProblem):
         return found
     if sent is not None:
         _log.error("the contract that the cloud sent is not followed, the image's is: %s", sent.problem)
-    return ActiveContract(found, found, sent)
+    return Adopted(found, found, sent)
 
 
 def read_contract(file: Path, *, is_new: bool = False) -> Contract | SettingProblem:

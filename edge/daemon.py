@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 
 from edge.components import make_links
-from edge.contract_updates import ActiveContract, active_contract, keep_contract, read_contract
+from edge.contract_updates import Adopted, active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Stop
 from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
@@ -45,7 +45,7 @@ def run(
     with disk.open(SYSTEM.monotonic()) as spool:
         found = active_contract(refused or contract, spool, contract)
         if isinstance(found, SettingProblem):
-            found = ActiveContract(contract, contract)
+            found = Adopted(contract, contract)
         contract, image = found.contract, found.image
         if refused:
             _log.error("the last valid contract, %s, stays active: %s", contract.version, refused)
@@ -74,7 +74,7 @@ def run(
         if refused or found.refused:
             forwarder.counts.refused_contract()
 
-        def read_again() -> ActiveContract | SettingProblem:
+        def read_again() -> Adopted | SettingProblem:
             if (failure := forwarder.disk.failure) is not None:
                 return SettingProblem(
                     "contract", f"the spool cannot be read: {failure.problem}", failure.remedy

@@ -24,7 +24,7 @@ from edge.planning import Batch, Plan
 from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
-from edge.system import System
+from edge.system import Host
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
@@ -84,7 +84,7 @@ class Forwarder:
         spool: Spool,
         links: Mapping[LinkName, Link],
         wait: Wait,
-        system: System,
+        system: Host,
         heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,

@@ -14,7 +14,7 @@ from itertools import product
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge.contract_updates import ActiveContract
+from edge.contract_updates import Adopted
 from edge.errors import SettingProblem, SpoolError
 from edge.forwarder import Forwarder, Message, Reload, Stop
 from edge.health_status import (
@@ -29,7 +29,7 @@ from edge.health_status import (
 )
 from edge.packing import BatchingDelays
 from edge.parts import can_load
-from edge.system import System
+from edge.system import Host
 from edge.systemd import ServiceManager
 from eventplane.contract import Place, Priority
 from eventplane_mqtt.link import Link
@@ -108,7 +108,7 @@ class _Seen:
 class StatusReader:
     """Reads the state of `forwarder`, by the loop's thread only."""
 
-    def __init__(self, forwarder: Forwarder, system: System) -> None:
+    def __init__(self, forwarder: Forwarder, system: Host) -> None:
         self.forwarder = forwarder
         self._started = started = system.monotonic()
         self._seen = {name: _Seen(started) for name in forwarder.links}
@@ -212,7 +212,7 @@ class Housekeeping:
         mailbox: Mailbox[Posted],
         status: StatusReader,
         manager: ServiceManager,
-        read_contract: Callable[[], ActiveContract | SettingProblem],
+        read_contract: Callable[[], Adopted | SettingProblem],
         now: Callable[[], float],
     ) -> None:
         self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))

@@ -125,7 +125,7 @@ class Plan:
         self.numbers.update(arrival.positions)
 
 
-class Planner:
+class Batcher:
     """Plans batches by what `decider` decides for each event; `uplink` is the device's outbox."""
 
     def __init__(self, decider: Decider, uplink: Channel) -> None:

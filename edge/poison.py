@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge.publishing import Publish
+from edge.publishing import InFlight
 from edge.spool import Delivery
 
 _DROPS = 3
@@ -42,7 +42,7 @@ class PoisonDetector:
         """True if a probe must be acknowledged on this connection before anything else is sent."""
         return bool(self._suspects) and not self._proved
 
-    def acknowledged(self, publish: Publish) -> None:
+    def acknowledged(self, publish: InFlight) -> None:
         """Note that the topic of `publish` works and its events are not poison."""
         has_their_topic = publish.urgent == self.urgent
         if has_their_topic or not publish.deliveries:  # a probe goes where the suspects go
@@ -61,7 +61,7 @@ class PoisonDetector:
         """Note that this side ended the connection."""
         self._proved = False
 
-    def dropped(self, unanswered: Sequence[Publish]) -> Delivery | None:
+    def dropped(self, unanswered: Sequence[InFlight]) -> Delivery | None:
         """Note that the other side ended the connection; return the poison event if this proves one."""
         proved, self._proved = self._proved, False
         first = next((each for each in unanswered if each.deliveries), None)
@@ -79,7 +79,7 @@ class PoisonDetector:
                 return first.deliveries[0]
         return None
 
-    def _suspect(self, publish: Publish) -> None:
+    def _suspect(self, publish: InFlight) -> None:
         self._suspects = len(publish.deliveries)
         self.urgent = publish.urgent
         self._times = 0

@@ -121,7 +121,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Publish:
+class InFlight:
     """An unacknowledged publish; a probe has no `deliveries`, and if it is a ping no `size`.
 
     `size` in bytes, `sent_at` in monotonic seconds. Its last byte is number `end` of the connection.
@@ -152,14 +152,14 @@ class Publisher:
         self._looked_at = 0.0
         self._link = link
         self._counts = counts
-        self.in_flight: dict[int, Publish] = {}
+        self.in_flight: dict[int, InFlight] = {}
         self._measuring = (0, 0.0)
 
     def __len__(self) -> int:
         return len(self.in_flight)
 
     @property
-    def oldest(self) -> Publish | None:
+    def oldest(self) -> InFlight | None:
         """The unacknowledged publish that was sent first."""
         return next(iter(self.in_flight.values()), None)
 
@@ -181,7 +181,7 @@ class Publisher:
         self.moving = (min(sending.left, oldest.end), max(oldest.sent_at, sending.moved_at))
         oldest.has_left = sending.left >= oldest.end
 
-    def overdue(self, timeout_s: float, now: float) -> Publish | None:
+    def overdue(self, timeout_s: float, now: float) -> InFlight | None:
         """Return the oldest if it has waited so long since its last byte left, or since its bytes moved."""
         self.look(now)
         return self.oldest if now >= self.moving[1] + timeout_s else None
@@ -214,7 +214,7 @@ class Publisher:
         before = self.window.sent(now, ordinary, idle=not self.in_flight)
         # What the connection's thread queued since counts along: the publish left a little earlier then.
         end = connection.queued_bytes
-        self.in_flight[mid] = Publish(deliveries, size, now, urgent, end, before)
+        self.in_flight[mid] = InFlight(deliveries, size, now, urgent, end, before)
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
@@ -224,14 +224,14 @@ class Publisher:
         connection = self._link.connection
         if mid := connection.ping():
             end = connection.queued_bytes
-            self.in_flight[mid] = Publish((), 0, now, urgent=True, end=end, before=Sent())
+            self.in_flight[mid] = InFlight((), 0, now, urgent=True, end=end, before=Sent())
 
     def measure(self, now: float) -> None:
         """Measure the connection's round trip; the answer is no publish's."""
         self._measuring = (self._link.connection.ping(), now)
         self.window.measuring(now)
 
-    def answered(self, mid: int, now: float, *, accepted: bool) -> Publish | None:
+    def answered(self, mid: int, now: float, *, accepted: bool) -> InFlight | None:
         """Remove and return the publish that the broker answered, None for an unknown one."""
         publish = self.in_flight.pop(mid, None)
         if publish is None:

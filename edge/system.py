@@ -65,7 +65,7 @@ def _boot() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
-class System(NamedTuple):
+class Host(NamedTuple):
     """`monotonic` seconds for every interval, the device's `uptime` across restarts, and the wall clock.
 
     The wall clock, `now`, is for time stamps only: it jumps. `cpu_time` is the process's, in seconds.
@@ -82,6 +82,4 @@ class System(NamedTuple):
         return random_share(self.random_bytes)
 
 
-SYSTEM: Final = System(
-    time.monotonic, lambda: datetime.now(UTC), system_uptime, time.process_time, os.urandom
-)
+SYSTEM: Final = Host(time.monotonic, lambda: datetime.now(UTC), system_uptime, time.process_time, os.urandom)

@@ -19,7 +19,7 @@ from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.numbering import texts_for_cloud
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
-from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
+from edge.publishing import InFlight, Pace, Publisher, Remedy, remedy, wire_size
 from edge.settings import CloudSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
@@ -99,7 +99,7 @@ class Uplink:
         self._is_flushing = True
         self.pump(now)
 
-    def disconnected(self, *publish: Publish, why: str = "") -> AckResult:
+    def disconnected(self, *publish: InFlight, why: str = "") -> AckResult:
         """Start again from the spool: the connection is gone. Return what the cloud will never take."""
         poison = self._poison.dropped([*publish, *self.publisher.in_flight.values()])
         result = self._refuse(poison, why or "the cloud's broker ends every connection at it")
@@ -273,7 +273,7 @@ class Uplink:
         self.publisher.publish(topic, payload, deliveries, now, urgent=urgent)
         return deliveries
 
-    def _failed(self, publish: Publish, failure: str, now: float) -> AckResult:
+    def _failed(self, publish: InFlight, failure: str, now: float) -> AckResult:
         deliveries = publish.deliveries
         match remedy(failure):
             case Remedy.SLOW_DOWN:

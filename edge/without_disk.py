@@ -16,7 +16,7 @@ from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnav
 from edge.reports import Heading, Heartbeat, disk_failed, heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
-from edge.system import System
+from edge.system import Host
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class DiskWatch:
     `failure` is why the spool is in memory, None while it is on the disk.
     """
 
-    def __init__(self, settings: Settings, system: System, open_spool: Callable[..., Spool] = Spool) -> None:
+    def __init__(self, settings: Settings, system: Host, open_spool: Callable[..., Spool] = Spool) -> None:
         self.failure: SpoolError | None = None
         self._settings = settings
         self._open_spool = open_spool

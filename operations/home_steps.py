@@ -24,16 +24,16 @@ _LOSSES_MS: Final = 120_000
 
 
 @dataclass(slots=True)
-class Home:
+class Heard:
     """The reports of a device, and when it was `heard_ms` last, Unix milliseconds (0: never)."""
 
     read: DeviceReports = field(default_factory=DeviceReports)
     heard_ms: int = 0
 
 
-def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[str, Home]:
+def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[str, Heard]:
     """Read once what each of `devices` reported in these `days`."""
-    homes, reports = {each: Home() for each in devices}, dict[str, list[Report]]()
+    homes, reports = {each: Heard() for each in devices}, dict[str, list[Report]]()
 
     def wanted(line: bytes) -> Record | None:
         record = json_object(line) if REPORT_PREFIX.encode() in line else None
@@ -57,7 +57,7 @@ def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[s
 
 
 def at_home(
-    event: Envelope, device: str, home: Home, contract: Contract, compiled: Callable[[str], bytes | None]
+    event: Envelope, device: str, home: Heard, contract: Contract, compiled: Callable[[str], bytes | None]
 ) -> Iterator[tuple[Account, str]]:
     """Yield the account of the `event` at each inbox of its home that was due it, and by which object.
 
@@ -88,7 +88,7 @@ def at_home(
 
 
 def _by_manifests(
-    inbox: str, number: int, manifests: list[ManifestReport], device: str, home: Home, contract: Contract
+    inbox: str, number: int, manifests: list[ManifestReport], device: str, home: Heard, contract: Contract
 ) -> tuple[Account, str]:
     """Return the account by the first manifest by which it has ended, or the last by which it waits.
 

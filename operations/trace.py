@@ -28,7 +28,7 @@ from eventplane.trace_context import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.command import DONE, END_UNKNOWN, FAILED
-from operations.home_steps import Home, at_home, homes_of
+from operations.home_steps import Heard, at_home, homes_of
 from operations.letters import Letter, letter_of
 from operations.names import Claim, answers_in, event_in_tap, names_in, sender_in_tap
 from operations.search import Item, Sought, in_tap
@@ -168,7 +168,7 @@ def _trace(
     letters: Iterable[Letter],
     days: Days,
     contract: Contract,
-    homes: Mapping[str, Home],
+    homes: Mapping[str, Heard],
 ) -> Trace:
     taps = [each for who, each in seen.events if who == sender]
     event = _event(taps)

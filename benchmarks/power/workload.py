@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
-from edge.system import SYSTEM, System
+from edge.system import SYSTEM, Host
 from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
@@ -57,7 +57,7 @@ def hash_of(text: str) -> int:
 class Workload:
     """Random commits to the spool at `path`; `stored` has each event, under its epoch and number."""
 
-    def __init__(self, path: Path, random: Random, system: System = SYSTEM) -> None:
+    def __init__(self, path: Path, random: Random, system: Host = SYSTEM) -> None:
         self._path = path
         self._system = system
         self._random = random

@@ -200,7 +200,7 @@ class TableTotals:
                 raise DamagedRowError(f"table {table}: {found[0]} of {expected[0]} rows, {order}: it")
 
 
-class Device(NamedTuple):
+class DeviceRow(NamedTuple):
     """The row of the table `device`."""
 
     epoch: str
@@ -214,7 +214,7 @@ class Device(NamedTuple):
     totals: bytes
 
     @classmethod
-    def read(cls, db: sqlite3.Connection) -> Device:
+    def read(cls, db: sqlite3.Connection) -> DeviceRow:
         """Read the row. Raises `DamagedRowError`."""
         row = db.execute("SELECT * FROM device").fetchone()
         if row is None or checksum("device", *row[:-1]) != row[-1]:
@@ -233,7 +233,7 @@ class Device(NamedTuple):
         db.execute(_WRITE, (*self, checksum("device", *self)))
 
 
-_WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*Device._fields, 'checksum'))}"  # noqa: S608
+_WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*DeviceRow._fields, 'checksum'))}"  # noqa: S608
 
 
 def new_epoch(random_bytes: RandomBytes) -> str:
@@ -246,9 +246,9 @@ def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock, epoc
     for statement in SCHEMA:
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
-    db.execute(f"INSERT INTO device VALUES ({'0, ' * len(Device._fields)}0)")  # noqa: S608
+    db.execute(f"INSERT INTO device VALUES ({'0, ' * len(DeviceRow._fields)}0)")  # noqa: S608
     totals = TableTotals().pack()
-    Device(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
+    DeviceRow(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
 
 
 def connect(path: Path | None) -> sqlite3.Connection:

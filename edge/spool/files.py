@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from edge import durable
 from edge.durable import beside
-from edge.spool.database import Device, TableTotals
-from edge.system import System
+from edge.spool.database import DeviceRow, TableTotals
+from edge.system import Host
 
 _PART_BYTES = 1 << 20
 _SIDES = ("", "-wal", "-shm")
@@ -71,7 +71,7 @@ class CommitNote(NamedTuple):
     unreported: int
 
     @classmethod
-    def of(cls, device: Device, totals: TableTotals, first: int) -> CommitNote:
+    def of(cls, device: DeviceRow, totals: TableTotals, first: int) -> CommitNote:
         """Return the note of the commit that wrote `device`; `totals` are those in it."""
         discards, states = (totals.total(each)[0] for each in ("discard", "device_state"))
         lost = device.read_origin().lost
@@ -154,7 +154,7 @@ def _parsed(content: bytes) -> CommitNote | None:
         return None
 
 
-def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
+def finish_recovery(path: Path, capacity_bytes: int, system: Host) -> None:
     """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
     new = unfinished_of(path)
     remove(readable_of(path))
@@ -176,7 +176,7 @@ def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
     _prune(path, capacity_bytes)
 
 
-def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
+def take_over(path: Path, thing: str, capacity_bytes: int, system: Host) -> str:
     """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
     Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
@@ -202,7 +202,7 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
     return said
 
 
-def _set_aside(path: Path, system: System) -> None:
+def _set_aside(path: Path, system: Host) -> None:
     aside = _aside(path, system)
     for side in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
@@ -222,7 +222,7 @@ def checksum_of(path: Path) -> int:
     return checksum
 
 
-def _aside(path: Path, system: System) -> Path:
+def _aside(path: Path, system: Host) -> Path:
     for _, log in durable.numbered(path, rf"{_DAMAGED}-wal"):
         whole = log.with_name(log.name.removesuffix("-wal"))
         if not (whole.exists() or log_of(path).exists()):

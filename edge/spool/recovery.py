@@ -17,7 +17,7 @@ from edge import durable
 from edge.errors import SpoolError
 from edge.spool.database import (
     PAGE_BYTES,
-    Device,
+    DeviceRow,
     TableTotals,
     connect,
     connect_to_read,
@@ -44,7 +44,7 @@ from edge.spool.log import rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
-from edge.system import System, UptimeClock
+from edge.system import Host, UptimeClock
 
 SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
@@ -53,7 +53,7 @@ _POINTERS = 2
 """The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
 
 
-def recover(path: Path, damage: str, system: System) -> None:
+def recover(path: Path, damage: str, system: Host) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
     new = unfinished_of(path)
     remove(new)
@@ -84,7 +84,7 @@ def recover(path: Path, damage: str, system: System) -> None:
             ),
             result.origin,
         )
-        device = Device.read(db)
+        device = DeviceRow.read(db)
         device = device._replace(origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
         device.write(db)
         (first,) = Deliveries(db, PendingQueues(db)).first_pending() or [device.next_sequence]

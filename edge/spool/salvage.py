@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edge.spool.database import DamagedRowError, Device, TableTotals, connect_to_read, transaction
+from edge.spool.database import DamagedRowError, DeviceRow, TableTotals, connect_to_read, transaction
 from edge.spool.deliveries import (
     Deliveries,
     EventBatch,
@@ -149,9 +149,9 @@ class Salvage:
         ranges.append((start, end - 1))
         return [each for each in ranges if each[0] <= each[1]]
 
-    def _read_device(self) -> Device | None:
+    def _read_device(self) -> DeviceRow | None:
         with contextlib.suppress(*_DAMAGE):
-            device = Device.read(self._old)
+            device = DeviceRow.read(self._old)
             TableTotals.unpack(device.totals)
             self.uptime_ms = device.uptime_ms
             return device
@@ -172,7 +172,7 @@ class Salvage:
     def _step(self) -> Iterator[TableTotals]:
         """Copy rows in a transaction, with the totals of the new spool to change."""
         with transaction(self._new):
-            device = Device.read(self._new)
+            device = DeviceRow.read(self._new)
             totals = TableTotals.unpack(device.totals)
             yield totals
             pending = PendingQueues(self._new).pending()

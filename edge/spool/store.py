@@ -20,7 +20,7 @@ from edge.spool import files
 from edge.spool.database import (
     PAGE_BYTES,
     DamagedRowError,
-    Device,
+    DeviceRow,
     TableTotals,
     check_header,
     connect,
@@ -55,7 +55,7 @@ from edge.spool.tables import (
     read_counters,
     read_loss_reports,
 )
-from edge.system import System, Uptime, UptimeClock
+from edge.system import Host, Uptime, UptimeClock
 
 if TYPE_CHECKING:
     from edge.spool.states import DeviceStates
@@ -91,7 +91,7 @@ class Spool:
     def __init__(
         self,
         path: Path,
-        system: System,
+        system: Host,
         *,
         capacity_bytes: int = CAPACITY_BYTES,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
@@ -141,7 +141,7 @@ class Spool:
             raise SpoolFullError(self.path, "cannot commit: it is in memory", remedy)
         done, discarded = list(done), list(discarded)
 
-        def write(totals: TableTotals) -> Device:
+        def write(totals: TableTotals) -> DeviceRow:
             if close_manifests:
                 self._queues.close_manifests()
             if close_loss_reports:
@@ -370,7 +370,7 @@ class Spool:
         check_log_header(self.path)
         with contextlib.closing(connect_to_read(self.path)) as db:
             if has_tables(self.path, db):
-                _check_commits(note, Device.read(db))
+                _check_commits(note, DeviceRow.read(db))
             else:
                 self._check_new(note)
             check_log_end(self.path)
@@ -390,7 +390,7 @@ class Spool:
 
     def _load(self, path: Path | None) -> None:
         """Read what every commit needs, in the same time however much is pending; find damage in it."""
-        db, device = self._db, Device.read(self._db)
+        db, device = self._db, DeviceRow.read(self._db)
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
         self._queues = PendingQueues(db)
@@ -408,7 +408,7 @@ class Spool:
     def _last_commit(self) -> files.CommitNote:
         return files.CommitNote.of(self._device, self._totals, self._first)
 
-    def _commit(self, write: Callable[[TableTotals], Device]) -> None:
+    def _commit(self, write: Callable[[TableTotals], DeviceRow]) -> None:
         totals = self._totals.copy()
         try:
             with self._errors("cannot commit"), transaction(self._db):
@@ -422,9 +422,9 @@ class Spool:
         if self.is_on_disk:
             self._notes.write(self._last_commit())
 
-    def _write_device(self, events: int, uptime_ms: int, totals: TableTotals) -> Device:
+    def _write_device(self, events: int, uptime_ms: int, totals: TableTotals) -> DeviceRow:
         before, (boot, boot_ms) = self._device, self.clock.uptime()
-        device = Device(
+        device = DeviceRow(
             before.epoch,
             before.next_sequence + events,
             before.commits + 1,
@@ -473,7 +473,7 @@ class Spool:
             raise
 
 
-def _check_commits(note: files.CommitNote | None, device: Device) -> None:
+def _check_commits(note: files.CommitNote | None, device: DeviceRow) -> None:
     """Raise `DamagedRowError` when the database has fewer commits than were noted beside it, or no note."""
     if note is None or note.epoch != device.epoch:
         raise DamagedRowError("the note of the last commit")

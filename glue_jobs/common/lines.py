@@ -55,7 +55,7 @@ class LargeArchiveError(EventPlaneError):
     message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark (Java 17; a bucket on Glue)"
 
 
-class Record(NamedTuple):
+class JsonRow(NamedTuple):
     """A line as `Archive.read` gives it: `values` are the folder's columns, without the event's attributes.
 
     `line` is the text of a line that is no such record; its `values` are those that could be read.
@@ -74,7 +74,7 @@ class PlainArchive:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._damaged: dict[str, ObjectFault] = {}
-        self._records: dict[str, list[Record]] = {}
+        self._records: dict[str, list[JsonRow]] = {}
         self._bytes = self._read_bytes = 0
 
     def listed(self, folder: Folder, days: Days, key: AttestationKey) -> Listing:
@@ -95,10 +95,10 @@ class PlainArchive:
                 return listing
 
     def read(self, listing: Listing, **_: Collection[str]) -> ArchivePart:
-        """Return what the archive holds of a folder and some days; the rows are `Record`."""
+        """Return what the archive holds of a folder and some days; the rows are `JsonRow`."""
         copies = {each.name for each in listing.faults if each.kind == "duplicate"} - self._damaged.keys()
         present = {each.name: plan.present for plan in listing.plans.values() for each in plan.files}
-        rows, held, is_held = list[Record](), set[tuple[Any, ...]](), has_unattested_files(listing)
+        rows, held, is_held = list[JsonRow](), set[tuple[Any, ...]](), has_unattested_files(listing)
         for name in (each.name for each in listing.objects if each.name not in copies):
             found = self._records[name]
             if name in present:
@@ -107,7 +107,7 @@ class PlainArchive:
             rows += found
         return ArchivePart.of(rows, listing, Counter(file for file, *_ in held))
 
-    def _of(self, folder: Folder, name: str, content: bytes) -> Iterator[Record]:
+    def _of(self, folder: Folder, name: str, content: bytes) -> Iterator[JsonRow]:
         """Yield the records of an object; of a damaged one those that are certain."""
         columns = {each.name: each.type for each in folder.columns}
         of_compaction = Column("archive_file"), Column("line_text")
@@ -144,14 +144,14 @@ def _date(folder: Folder, file: str) -> str:
     return file.removeprefix(f"{folder.name}/date=").partition("/")[0]
 
 
-def _identities(folder: Folder, records: Sequence[Record]) -> set[tuple[Any, ...]]:
+def _identities(folder: Folder, records: Sequence[JsonRow]) -> set[tuple[Any, ...]]:
     """Return the raw object and the identity of each record of a compacted file."""
     names = [each.name for each in folder.columns]
     places = [names.index(each) for each in folder.compaction.identity] if folder.compaction else []
     return {(each.file, *(each.values[place] for place in places)) for each in records}
 
 
-def _compacted_record(row: Sequence[Any], columns: Mapping[str, ColumnType], folder: Folder) -> Record:
+def _compacted_record(row: Sequence[Any], columns: Mapping[str, ColumnType], folder: Folder) -> JsonRow:
     """Return a row of a compacted file as a record.
 
     A line that the columns of an older file did not hold is read again: the columns may be more by now.
@@ -162,19 +162,19 @@ def _compacted_record(row: Sequence[Any], columns: Mapping[str, ColumnType], fol
     if hour is None or not file.startswith(f"{hour.raw(folder.name)}/"):
         raise UnreadableFileError
     if line is None:
-        return Record(tuple(values), _date(folder, file), file, None, unknown_members=False)
+        return JsonRow(tuple(values), _date(folder, file), file, None, unknown_members=False)
     read = read_record(line, columns, _date(folder, file), file)
     both = zip(values, read.values, strict=True)
     held = tuple(again if value is None else value for value, again in both)
     is_record = read.line is None and read.values[0] is not None
-    return Record(held, read.date, file, None if is_record else line, unknown_members=is_record)
+    return JsonRow(held, read.date, file, None if is_record else line, unknown_members=is_record)
 
 
-def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: str) -> Record:
+def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: str) -> JsonRow:
     """Return a line as a record with these columns."""
     pairs = _object(line, _decode_pairs)
     if not isinstance(pairs, tuple):
-        return Record((None,) * len(columns), date, file, line, unknown_members=False)
+        return JsonRow((None,) * len(columns), date, file, line, unknown_members=False)
     members = dict(pairs)
     values, fits = [*map(members.get, columns)], True
     for at, (name, kind) in enumerate(columns.items()):
@@ -188,7 +188,7 @@ def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: s
     has_others = len(members) != len(pairs) or not members.keys() <= columns.keys()
     # Every record begins with a time; what has members of its own and not this one is another record.
     is_record = fits and not (has_others and values[0] is None)
-    return Record(tuple(values), date, file, None if is_record else line, is_record and has_others)
+    return JsonRow(tuple(values), date, file, None if is_record else line, is_record and has_others)
 
 
 def members_of(text: str | None) -> Mapping[str, Any]:

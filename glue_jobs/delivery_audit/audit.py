@@ -61,7 +61,7 @@ from glue_jobs.delivery_audit.event_group import (
     NotInTap,
     ReplayRow,
     RouteCount,
-    Verdict,
+    Ruling,
 )
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
@@ -146,7 +146,7 @@ def _now_ms() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuditRequest:
     """A request for an audit: the archive `objects`, with the audits before in `output`.
 
     Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
@@ -207,7 +207,7 @@ class Engine(Protocol):
         """Read all folders; `history_of` takes `Read.decisions`, and returns `Read.history` and `faults`."""
 
 
-def audit(engine: Engine, request: Request) -> Audit:
+def audit(engine: Engine, request: AuditRequest) -> Audit:
     """Audit what the request asks for.
 
     Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.
@@ -265,8 +265,8 @@ def audit(engine: Engine, request: Request) -> Audit:
     counts = judged.judgement.counts
     # The tap has a hole where they would be: they are not unexplained.
     for where, count in fleet.recovered.items():
-        counts[RouteCount(Verdict.UNEXPLAINED, *where)] -= count
-        counts[RouteCount(Verdict.UNRECORDED, *where)] += count
+        counts[RouteCount(Ruling.UNEXPLAINED, *where)] -= count
+        counts[RouteCount(Ruling.UNRECORDED, *where)] += count
     figures = Figures(judged)
     coverage = fleet.coverage(registry.name if registry else None, figures.cloud_events)
     # Where devices are expected, their silence is something to report.

@@ -31,39 +31,39 @@ from glue_jobs.delivery_audit.event_group import (
     HandoverRow,
     HoleCount,
     LedgerRow,
+    Ruling,
     TapRow,
-    Verdict,
 )
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.rules import AuditRules
 
 # An event sent twice may fail once: what was delivered is delivered.
 _ENDS: Final = {
-    str(each): (rank, Verdict(each))
+    str(each): (rank, Ruling(each))
     for rank, each in enumerate((Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED))
 }
 
 
-_PROVEN_BY_HANDOVER: Final = (Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD)
+_PROVEN_BY_HANDOVER: Final = (Ruling.UNRECORDED, Ruling.NOT_UNDERSTOOD)
 
-_ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
+_ENDED: Final = frozenset({Ruling.EXPIRED, Ruling.DROPPED, Ruling.DEAD_LETTERED})
 
 _HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CONSUMER}
 
 
 _FATES: Final = {
-    **{Verdict(each): fate for each, fate in OF_ROUTER.items()},
-    Verdict.LOST: Fate.LOST,
-    Verdict.PENDING: Fate.WAITING,
-    Verdict.UNRECORDED: Fate.UNKNOWN,
-    Verdict.NOT_UNDERSTOOD: Fate.UNKNOWN,
-    Verdict.UNEXPLAINED: Fate.UNKNOWN,
+    **{Ruling(each): fate for each, fate in OF_ROUTER.items()},
+    Ruling.LOST: Fate.LOST,
+    Ruling.PENDING: Fate.WAITING,
+    Ruling.UNRECORDED: Fate.UNKNOWN,
+    Ruling.NOT_UNDERSTOOD: Fate.UNKNOWN,
+    Ruling.UNEXPLAINED: Fate.UNKNOWN,
 }
 """What a verdict says in the words of the account; of another verdict the decisions do."""
 
 _FATES_AT_THE_END: Final = {
-    **{Verdict(each): OF_READER[each] for each in (*_ENDED, Verdict.DELIVERED)},
-    Verdict.LOST: Fate.LOST,
+    **{Ruling(each): OF_READER[each] for each in (*_ENDED, Ruling.DELIVERED)},
+    Ruling.LOST: Fate.LOST,
 }
 """The same of a webhook's inbox. What is not known there is in the inbox."""
 
@@ -76,7 +76,7 @@ class Consumption(NamedTuple):
     the handovers lack it, for `unrecorded`.
     """
 
-    verdict: Verdict
+    verdict: Ruling
     put: int
     put_at_ms: int
     end: HandoverRow | None
@@ -97,7 +97,7 @@ class Delivery(NamedTuple):
     date: str
     route: str | None
     destination: str | None
-    verdict: Verdict | None
+    verdict: Ruling | None
     found: Sequence[Decision]
     out: Sequence[LedgerRow]
     is_first_row: bool
@@ -128,7 +128,7 @@ def facts(delivery: Delivery) -> Iterator[Account]:
     else:
         fates = (OF_ROUTER.get(each.outcome, Fate.UNKNOWN) for each in delivery.found)
         # A wrong record of another end than a delivery ends nothing.
-        is_right = delivery.verdict is Verdict.INTERNAL
+        is_right = delivery.verdict is Ruling.INTERNAL
         yield from (Account(inbox, each) for each in fates if is_right or each is Fate.IN_INBOX)
 
 
@@ -194,12 +194,12 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
         destination = (first and first.destination) or rules.destinations.get(route)
         opens_inbox = bool(out) and destination not in reached
         shown = not out and bool(event.handovers) and _shown_by_handovers(event, route, destination)
-        verdict: Verdict | None
+        verdict: Ruling | None
         hole = None
         if unknown is not None:
             verdict = unknown
         elif event.first is None:
-            verdict = Verdict.NOT_UNDERSTOOD
+            verdict = Ruling.NOT_UNDERSTOOD
         else:
             verdict = _verdict(event, event.first, route, found, rules)
             if verdict is None:
@@ -230,28 +230,28 @@ def _routes(event: Event, rules: AuditRules) -> Sequence[str]:
     return routes
 
 
-def _unknown_to_the_tap(event: Event, rules: AuditRules) -> Verdict:
+def _unknown_to_the_tap(event: Event, rules: AuditRules) -> Ruling:
     """Return the verdict on all routes of an event that the ledger has and the tap has not."""
     if not event.from_device(rules):
-        return Verdict.INTERNAL
+        return Ruling.INTERNAL
     if any(each.row.archive == TAP for each in event.unclear):
-        return Verdict.NOT_UNDERSTOOD
+        return Ruling.NOT_UNDERSTOOD
     # The tap's own record may be on its way too.
     is_young = rules.is_open(min(row.entered_at_ms for row in event.ledger))
-    return Verdict.PENDING if is_young else Verdict.UNEXPLAINED
+    return Ruling.PENDING if is_young else Ruling.UNEXPLAINED
 
 
 def _verdict(
     event: Event, first: TapRow, route: str, found: Sequence[Decision], rules: AuditRules
-) -> Verdict | None:
+) -> Ruling | None:
     """Return what the decisions about a route prove; None where they prove nothing."""
     if route not in event.expected:
-        return Verdict.MISROUTED
-    ranked: tuple[int, Verdict] | None = None
+        return Ruling.MISROUTED
+    ranked: tuple[int, Ruling] | None = None
     is_unknown = False
     for each in found:
         if each.outcome == Outcome.DELIVERED and route not in event.forwarded:
-            return Verdict.MISROUTED
+            return Ruling.MISROUTED
         end = _ENDS.get(each.outcome)
         if end is not None and (ranked is None or end < ranked):
             holds = _holds(event, first, each, rules)
@@ -261,10 +261,10 @@ def _verdict(
         return ranked[1]
     for each in found:
         if each.outcome == Outcome.NO_INTEREST and route in event.unwanted:
-            return Verdict.NO_INTEREST
+            return Ruling.NO_INTEREST
         if each.outcome == Outcome.UNROUTED and route == NO_ROUTE:
-            return Verdict.UNROUTED
-    return Verdict.NOT_UNDERSTOOD if is_unknown else None
+            return Ruling.UNROUTED
+    return Ruling.NOT_UNDERSTOOD if is_unknown else None
 
 
 def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool | None:
@@ -317,17 +317,17 @@ def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
 
 def _without_record(
     event: Event, first: TapRow, route: str, found: Sequence[Decision], was_there: bool, rules: AuditRules
-) -> tuple[Verdict, HoleCount | None]:
+) -> tuple[Ruling, HoleCount | None]:
     """Return the verdict on a route without proof, and where the ledger lacks the record."""
     accepted_at_ms = first.accepted_at_ms
     if any(each.row.archive == LEDGER and each.route in (None, route) for each in event.unclear):
-        return Verdict.NOT_UNDERSTOOD, None
+        return Ruling.NOT_UNDERSTOOD, None
     if not found and rules.is_open(accepted_at_ms):
-        return Verdict.PENDING, None
+        return Ruling.PENDING, None
     hole = rules.hole(LEDGER, accepted_at_ms)
     if was_there:
-        return Verdict.UNRECORDED, hole or HoleCount(LEDGER, accepted_at_ms // HOUR_MS)
-    return (Verdict.LOST, None) if found or hole is None else (Verdict.UNRECORDED, hole)
+        return Ruling.UNRECORDED, hole or HoleCount(LEDGER, accepted_at_ms // HOUR_MS)
+    return (Ruling.LOST, None) if found or hole is None else (Ruling.UNRECORDED, hole)
 
 
 def _is_seen(event: Event, inbox: str, put: Sequence[LedgerRow], rules: AuditRules) -> bool:
@@ -363,16 +363,16 @@ def _consumption(event: Event, inbox: str, put: Sequence[LedgerRow], rules: Audi
     handed_over = sum(each.outcome == Outcome.DELIVERED and each.reason != SETTLED_BEFORE for each in ends)
     if ends:
         end = ends[0]
-        verdict = Verdict(end.outcome) if _is_shown(event, end, put, rules) else Verdict.LOST
+        verdict = Ruling(end.outcome) if _is_shown(event, end, put, rules) else Ruling.LOST
         return Consumption(verdict, len(put), put_at_ms, end, handed_over)
-    verdict, hole = Verdict.LOST, None
+    verdict, hole = Ruling.LOST, None
     patience_ms = rules.patience_ms[inbox]
     if any(each.row.archive == HANDOVERS and each.route in (None, inbox) for each in event.unclear):
-        verdict = Verdict.NOT_UNDERSTOOD
+        verdict = Ruling.NOT_UNDERSTOOD
     elif rules.is_open(put_at_ms + patience_ms):
-        verdict = Verdict.PENDING
+        verdict = Ruling.PENDING
     elif (hole := rules.hole(HANDOVERS, put_at_ms, patience_ms)) is not None:
-        verdict = Verdict.UNRECORDED
+        verdict = Ruling.UNRECORDED
     return Consumption(verdict, len(put), put_at_ms, None, handed_over, hole)
 
 
@@ -516,39 +516,39 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
 
 def _of_verdict(delivery: Delivery) -> _Found:
     verdict = delivery.verdict
-    if verdict is None or verdict is Verdict.DELIVERED:
+    if verdict is None or verdict is Ruling.DELIVERED:
         return
     decision = delivery.found[0] if delivery.found else None
     reason = (decision and decision.row.reason) or "no reason given"
     if verdict in _ENDED:
         yield Kind(verdict), reason
-    elif verdict is Verdict.NOT_UNDERSTOOD and decision is not None and not delivery.event.unclear:
+    elif verdict is Ruling.NOT_UNDERSTOOD and decision is not None and not delivery.event.unclear:
         yield Kind.NOT_UNDERSTOOD, f"recorded as {decision.outcome}, {reason}; no clock tells whether rightly"
-    elif verdict is Verdict.LOST and decision is None:
+    elif verdict is Ruling.LOST and decision is None:
         yield Kind.LOST, "no record"
     elif decision is None:
         return
-    elif verdict is Verdict.LOST:
+    elif verdict is Ruling.LOST:
         yield Kind.LOST, f"recorded as {decision.outcome}, {reason}; nothing bears it out"
-    elif verdict is Verdict.MISROUTED:
+    elif verdict is Ruling.MISROUTED:
         if decision.outcome == Outcome.DELIVERED and not delivery.event.is_routed:
             yield Kind.UNROUTED_DELIVERED, f"to {_or_unknown(delivery.destination)}"
         else:
             yield Kind.MISROUTED, f"recorded as {decision.outcome}"
-    elif verdict is Verdict.INTERNAL and decision.outcome in _ENDED:
+    elif verdict is Ruling.INTERNAL and decision.outcome in _ENDED:
         yield Kind(decision.outcome), reason
 
 
 def _on_last_hop(last: Consumption) -> _Found:
     end = last.end
     if end is None:
-        if last.verdict is Verdict.LOST:
+        if last.verdict is Ruling.LOST:
             yield Kind.LOST, "no record of a handover"
         return
     reason = _or_unknown(end.reason)
-    if last.verdict is Verdict.LOST:
+    if last.verdict is Ruling.LOST:
         yield Kind.LOST, f"recorded as {end.outcome}, {reason}; nothing bears it out"
-    elif last.verdict is Verdict.EXPIRED:
+    elif last.verdict is Ruling.EXPIRED:
         yield Kind.EXPIRED, end.reason
     elif last.verdict in _ENDED:
         yield Kind(last.verdict), f"{reason}{'' if end.status is None else f', HTTP status {end.status}'}"

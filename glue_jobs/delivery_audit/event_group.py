@@ -30,7 +30,7 @@ UNWANTED: Final = "~"
 HOUR_MS: Final = 3_600_000
 
 
-class Verdict(StrEnum):
+class Ruling(StrEnum):
     """Exactly one for each event and route.
 
     An expected delivery gets one of `EXPECTED`, one that its reader does not want `no_interest`. An event
@@ -61,14 +61,14 @@ class Verdict(StrEnum):
 
 
 EXPECTED: Final = (
-    Verdict.DELIVERED,
-    Verdict.DEAD_LETTERED,
-    Verdict.EXPIRED,
-    Verdict.DROPPED,
-    Verdict.LOST,
-    Verdict.PENDING,
-    Verdict.UNRECORDED,
-    Verdict.NOT_UNDERSTOOD,
+    Ruling.DELIVERED,
+    Ruling.DEAD_LETTERED,
+    Ruling.EXPIRED,
+    Ruling.DROPPED,
+    Ruling.LOST,
+    Ruling.PENDING,
+    Ruling.UNRECORDED,
+    Ruling.NOT_UNDERSTOOD,
 )
 """The ends of an expected delivery, where the tap has the event."""
 
@@ -306,7 +306,7 @@ class DeliveryRow(NamedTuple):
 class RouteCount(NamedTuple):
     """Events on one route, by the day of acceptance (of entry, for what the tap does not have).
 
-    `measure` is a `Verdict`; `expected` (nothing is expected on `NO_ROUTE`); `duplicated`: copies in the
+    `measure` is a `Ruling`; `expected` (nothing is expected on `NO_ROUTE`); `duplicated`: copies in the
     inbox beyond the first of each payload; `replayed`: events delivered by sending them again; `to_replay`:
     rows of `Judgement.replay`. On one of its routes only, each event counts as `events` if the tap has it,
     with `tap_copies` beyond the first of each payload, and as `cloud_events` if it entered in the cloud.
@@ -323,7 +323,7 @@ class InboxCount(NamedTuple):
 
     `measure` is `delivered_unique` (events) or `delivered_total` (messages), by the ledger alone;
     `may_expire`: of the events, those with an `expirytime` in an inbox whose reader leaves no handovers. Of a
-    webhook it is a `Verdict` on the last hop, or `duplicated`: handovers beyond what was put into the inbox.
+    webhook it is a `Ruling` on the last hop, or `duplicated`: handovers beyond what was put into the inbox.
     """
 
     measure: str

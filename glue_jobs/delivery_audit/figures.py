@@ -17,7 +17,7 @@ from glue_jobs.delivery_audit.event_group import (
     InboxCount,
     RouteCount,
     RowCount,
-    Verdict,
+    Ruling,
 )
 from glue_jobs.delivery_audit.judging import Judged
 
@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 CountT = TypeVar("CountT", bound=CountKey)
 MeasuredT = TypeVar("MeasuredT", RouteCount, InboxCount, AccountCount, DeadLetterCount)
 
-ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
+ROUTE_COUNTS = ("expected", *map(str, Ruling), "duplicated", "replayed", "events", "tap_copies")
 _CONSUMER_COUNTS = (*map(str, EXPECTED), "duplicated")
 _INBOX_COUNTS = ("delivered_unique", "delivered_total", "may_expire")
 

@@ -23,7 +23,7 @@ class Hop(StrEnum):
     """The records themselves: what is missing, damaged or contradicts itself there accuses nobody."""
 
 
-class Span(StrEnum):
+class Leg(StrEnum):
     """From where to where a latency is taken."""
 
     DEVICE_TO_CLOUD = "device_to_cloud"

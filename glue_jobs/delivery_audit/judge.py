@@ -50,17 +50,17 @@ from glue_jobs.delivery_audit.event_group import (
     ReplayRow,
     RouteCount,
     RowCount,
+    Ruling,
     TapRow,
-    Verdict,
 )
-from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Leg
 from glue_jobs.delivery_audit.rules import RECORD_MS, AuditRules, Rules, date_of
 
-_WITHOUT_RECORD: Final = frozenset({Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD, Verdict.PENDING})
+_WITHOUT_RECORD: Final = frozenset({Ruling.UNRECORDED, Ruling.NOT_UNDERSTOOD, Ruling.PENDING})
 _EXPECTED: Final = frozenset(EXPECTED)
-_BY_HOUR: Final = frozenset({Verdict.LOST, Verdict.PENDING, Verdict.UNRECORDED})
+_BY_HOUR: Final = frozenset({Ruling.LOST, Ruling.PENDING, Ruling.UNRECORDED})
 _UP, _THROUGH, _ALL, _LAST = map(
-    str, (Span.DEVICE_TO_CLOUD, Span.CLOUD_TO_INBOX, Span.DEVICE_TO_INBOX, Span.INBOX_TO_CONSUMER)
+    str, (Leg.DEVICE_TO_CLOUD, Leg.CLOUD_TO_INBOX, Leg.DEVICE_TO_INBOX, Leg.INBOX_TO_CONSUMER)
 )
 
 
@@ -208,13 +208,13 @@ def _follow_up(delivery: Delivery, into: Judgement) -> None:
     if route is None:
         return
     to = route, delivery.destination
-    if first is None and delivery.verdict is Verdict.UNEXPLAINED:
+    if first is None and delivery.verdict is Ruling.UNEXPLAINED:
         row, entered_at_ms = delivery.found[0].row, min(row.entered_at_ms for row in event.ledger)
         named = row.client_id, event.sender, row.source, row.id, row.type
         into.not_in_tap.append(
             NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file, row.digest)
         )
-    if first is not None and delivery.verdict is Verdict.LOST and route != NO_ROUTE:
+    if first is not None and delivery.verdict is Ruling.LOST and route != NO_ROUTE:
         named = event.sender, first.source, first.id, first.type, first.client_id
         version, file = delivery.contract_version, first.file
         into.replay.append(ReplayRow(delivery.date, *named, *to, version, first.accepted_at_ms, file))
@@ -306,7 +306,7 @@ def _count(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
         _count_last_hop(delivery.end, delivery.date, delivery.destination, into)
 
 
-def _count_verdict(delivery: Delivery, verdict: Verdict, into: Judgement) -> None:
+def _count_verdict(delivery: Delivery, verdict: Ruling, into: Judgement) -> None:
     counts, where = into.counts, (delivery.date, delivery.route, delivery.destination)
     counts[RouteCount(str(verdict), *where)] += 1
     if delivery.hole is not None:

@@ -30,7 +30,7 @@ from glue_jobs.common.hours import Days
 from glue_jobs.common.listing import Listing
 from glue_jobs.common.session import size_shuffles
 from glue_jobs.delivery_audit import rows
-from glue_jobs.delivery_audit.audit import FOUND, SPARK, Audit, Read, Request, audit, plain
+from glue_jobs.delivery_audit.audit import FOUND, SPARK, Audit, AuditRequest, Read, audit, plain
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
@@ -83,7 +83,7 @@ class FoundTable:
 
 
 @contextmanager
-def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
+def audited(spark: SparkSession, request: AuditRequest) -> Iterator[Audit]:
     """Audit what the request asks for; some tables are kept beneath its `work` until the block ends.
 
     Raises what `audit.audit` raises.
@@ -132,7 +132,7 @@ class SparkEngine:
 
     name = SPARK
 
-    def __init__(self, source: Archive, request: Request, tables: SparkTables) -> None:
+    def __init__(self, source: Archive, request: AuditRequest, tables: SparkTables) -> None:
         self._source = source
         self._request = request
         self._tables = tables

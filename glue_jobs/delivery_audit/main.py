@@ -18,7 +18,7 @@ from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import BucketObjects, open_archive, open_output
 from glue_jobs.common.session import job_session
-from glue_jobs.delivery_audit.audit import PYTHON, SPARK, Request
+from glue_jobs.delivery_audit.audit import PYTHON, SPARK, AuditRequest
 from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
 from glue_jobs.delivery_audit.report import TOTALS
@@ -139,13 +139,13 @@ def main(
     return document
 
 
-def request_of(arguments: Arguments) -> Request:
+def request_of(arguments: Arguments) -> AuditRequest:
     """Return what the job is asked for."""
     archive, output = open_archive(arguments.archive), open_output(arguments.output)
     work = open_output(arguments.work or f"{output.uri}/work")
     key = open_key(arguments.key)
     window, watermark = arguments.window, arguments.watermark
-    return Request(archive, output, work, window, watermark, key, arguments.fleet, arguments.is_listed)
+    return AuditRequest(archive, output, work, window, watermark, key, arguments.fleet, arguments.is_listed)
 
 
 _DAYS_AGO = {"today": 0, "yesterday": 1}

@@ -23,7 +23,7 @@ from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp, timestamp_ms, whole_number
 from glue_jobs.common.archive import REPORTS
-from glue_jobs.common.lines import Record, members_of, text_of, to_json
+from glue_jobs.common.lines import JsonRow, members_of, text_of, to_json
 from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.contracts import best_effort_names
 from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
@@ -58,7 +58,7 @@ class TappedRow(NamedTuple):
     due_at_home: str
 
 
-def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
+def ledger_rows(records: Iterable[JsonRow], window: Window, number: Number) -> list[Grouped]:
     """Return the ledger's rows, as `rows.grouped` does."""
     made = []
     for record in records:
@@ -71,7 +71,7 @@ def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> li
     return made
 
 
-def handover_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
+def handover_rows(records: Iterable[JsonRow], window: Window, number: Number) -> list[Grouped]:
     """Return the handovers of events, as `rows.grouped` does."""
     made = []
     for record in records:
@@ -85,12 +85,12 @@ def handover_rows(records: Iterable[Record], window: Window, number: Number) -> 
     return made
 
 
-def tap_rows(records: Iterable[Record], window: Window, routes: Routes, number: Number) -> list[TappedRow]:
+def tap_rows(records: Iterable[JsonRow], window: Window, routes: Routes, number: Number) -> list[TappedRow]:
     """Return the tap's rows, as `rows.tap_rows` does; `routes` are `expected_routes`."""
     return [_tapped(each, window, routes, number) for each in records]
 
 
-def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> TappedRow:
+def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number) -> TappedRow:
     accepted_at_ms, archived_at_ms, client_id, _, message_id, place, event, original, refusal, *_ = (
         record.values
     )
@@ -195,7 +195,7 @@ def _hash(data: Sequence[str | None]) -> int:
 
 
 def _fault(
-    record: Record, row: TapRow, refusal: str | None, original: str | None, *, has_time: bool
+    record: JsonRow, row: TapRow, refusal: str | None, original: str | None, *, has_time: bool
 ) -> str | None:
     """Return why it is not known what a row of the tap is about, as `rows.tap_rows` does."""
     is_item, has_event = refusal is not None, row.is_too_large is not None
@@ -212,7 +212,7 @@ def _fault(
     return None if row.source and row.id and row.type else "event_without_identity"
 
 
-def _key(record: Record, source: str | None, id: str | None, message_id: str | None) -> tuple[Any, ...]:
+def _key(record: JsonRow, source: str | None, id: str | None, message_id: str | None) -> tuple[Any, ...]:
     """Return what is equal for the rows of one event; a row that names none has its own."""
     if record.line and source is None:
         source = _member(record.line, "source")
@@ -221,13 +221,13 @@ def _key(record: Record, source: str | None, id: str | None, message_id: str | N
     return (source, id) if None not in (source, id) else (record.file, record.line, message_id)
 
 
-def _unreadable(archive: str, record: Record, row: LedgerRow | HandoverRow) -> BadRow:
+def _unreadable(archive: str, record: JsonRow, row: LedgerRow | HandoverRow) -> BadRow:
     return _bad(archive, record, UNREADABLE, None, row.source, row.id, row.sender)
 
 
 def _bad(
     archive: str,
-    record: Record,
+    record: JsonRow,
     reason: str,
     text: str | None,
     source: str | None,
@@ -256,7 +256,7 @@ def _member(line: str, name: str) -> str | None:
         return None
 
 
-def _is_within(record: Record, at_ms: int | None, window: Window) -> bool:
+def _is_within(record: JsonRow, at_ms: int | None, window: Window) -> bool:
     """Return whether a row belongs to the window by itself: by a time, or by its folder (`rows`)."""
     if window.day is None:
         return True
@@ -268,7 +268,7 @@ def _is_within(record: Record, at_ms: int | None, window: Window) -> bool:
     return is_of_folder or (at_ms is not None and first_ms <= at_ms <= last_ms)
 
 
-def _written_ms(record: Record, archived_at_ms: int | None) -> int:
+def _written_ms(record: JsonRow, archived_at_ms: int | None) -> int:
     """Return when a row was written by its own word, Unix milliseconds; without a time, its folder's day."""
     if is_time(archived_at_ms):
         return archived_at_ms

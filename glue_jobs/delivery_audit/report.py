@@ -17,10 +17,10 @@ from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     HoleCount,
     LatencyKey,
-    Verdict,
+    Ruling,
 )
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS, Rows
-from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span, weight_of, worst_first
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Leg, weight_of, worst_first
 from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of
@@ -59,7 +59,7 @@ def latency(samples: Mapping[LatencyKey, int]) -> list[dict[str, Any]]:
     for key, count in samples.items():
         counted[key.span, key.priority, key.route][key.ms] += count
         counted[key.span, key.priority, None][key.ms] += count
-    order = {str(span): place for place, span in enumerate(Span)}
+    order = {str(span): place for place, span in enumerate(Leg)}
     found = sorted(counted, key=lambda key: (order[key[0]], key[1] or "", key[2] is not None, key[2] or ""))
     return [
         {"hop": span, "priority": priority, "route": route, **_quantiles(counted[span, priority, route])}
@@ -189,8 +189,8 @@ def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
     return {
         "events_archived": totals.pop("events"),
         **totals,
-        Verdict.UNRECORDED.value: unrecorded,
-        Verdict.NOT_UNDERSTOOD.value: _sum([*routes, *consumers], "not_understood"),
+        Ruling.UNRECORDED.value: unrecorded,
+        Ruling.NOT_UNDERSTOOD.value: _sum([*routes, *consumers], "not_understood"),
         "dead_lettered": _sum(figures.dead_letters, "count") + _sum(consumers, "dead_lettered"),
         "device_gave_up": fleet["explained"] + fleet["not_stored"],
         "quarantined": _sum(figures.quarantine, "rows"),

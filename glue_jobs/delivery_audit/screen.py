@@ -33,9 +33,9 @@ from glue_jobs.delivery_audit.event_group import (
     Judgement,
     RouteCount,
     RowCount,
-    Verdict,
+    Ruling,
 )
-from glue_jobs.delivery_audit.findings import Span
+from glue_jobs.delivery_audit.findings import Leg
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_event, is_own_report, letter_ids
 from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, Watermark
@@ -47,11 +47,11 @@ that turns out to be none."""
 _UNKNOWN: Final = -1
 """Stands for the time of a delivery whose place in the order is unknown, and of all others of its event."""
 
-_EXTRAORDINARY: Final = frozenset(Verdict) - {
-    Verdict.DELIVERED,
-    Verdict.NO_INTEREST,
-    Verdict.UNROUTED,
-    Verdict.INTERNAL,
+_EXTRAORDINARY: Final = frozenset(Ruling) - {
+    Ruling.DELIVERED,
+    Ruling.NO_INTEREST,
+    Ruling.UNROUTED,
+    Ruling.INTERNAL,
 }
 
 
@@ -352,7 +352,7 @@ def _is_stale(history: ContractHistory) -> Column:
 class Shape:
     """A shape of plain events: how many there are, the `sample`'s key, and times, Unix milliseconds.
 
-    `latencies` counts by `Span` and milliseconds.
+    `latencies` counts by `Leg` and milliseconds.
     """
 
     count: int
@@ -443,10 +443,10 @@ def _shapes(events: DataFrame) -> DataFrame:
     """
     at, decided, recorded = sf.col("at_ms"), sf.col("decided_ms"), sf.col("recorded_ms")
     spans = {
-        Span.DEVICE_TO_CLOUD: at - recorded,
-        Span.CLOUD_TO_INBOX: decided - at,
-        Span.DEVICE_TO_INBOX: decided - recorded,
-        Span.INBOX_TO_CONSUMER: sf.col("handed_over_ms"),
+        Leg.DEVICE_TO_CLOUD: at - recorded,
+        Leg.CLOUD_TO_INBOX: decided - at,
+        Leg.DEVICE_TO_INBOX: decided - recorded,
+        Leg.INBOX_TO_CONSUMER: sf.col("handed_over_ms"),
     }
     itself = sf.struct(sf.lit(None).cast("string").alias("span"), sf.lit(None).cast("long").alias("ms"))
     taken = (sf.struct(sf.lit(str(span)).alias("span"), ms.alias("ms")) for span, ms in spans.items())

@@ -28,9 +28,9 @@ from glue_jobs.delivery_audit.audit import (
     FOUND,
     PYTHON,
     Audit,
+    AuditRequest,
     Found,
     Read,
-    Request,
     audit,
 )
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
@@ -54,7 +54,7 @@ from glue_jobs.delivery_audit.rows import GROUPED
 from glue_jobs.delivery_audit.rules import Rules
 
 
-def audit_small(request: Request) -> Audit:
+def audit_small(request: AuditRequest) -> Audit:
     """Audit what the request asks for, whose `work` does not matter.
 
     Raises `LargeArchiveError`, and what `audit.audit` raises.
@@ -62,7 +62,7 @@ def audit_small(request: Request) -> Audit:
     return audit(PlainEngine(request), request)
 
 
-def file_small(request: Request, outbox: str | None = None) -> dict[str, Any]:
+def file_small(request: AuditRequest, outbox: str | None = None) -> dict[str, Any]:
     """Audit what the request asks for, file report and tables, send the verdict, and return the report.
 
     Raises what `audit_small` raises, and `OutboxError`.
@@ -117,7 +117,7 @@ class PlainEngine:
 
     name = PYTHON
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: AuditRequest) -> None:
         self._request = request
         self._archive = PlainArchive(request.objects)
         self._numbers: dict[Any, int] = {}

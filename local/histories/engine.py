@@ -33,7 +33,7 @@ class Killed(BaseException):
     """The program that runs has ended at this very step."""
 
 
-class Due:
+class Wakeup:
     """Something that happens `at_s`, unless it `is_off` by then."""
 
     __slots__ = ("act", "at_s", "is_off")
@@ -44,7 +44,7 @@ class Due:
         self.is_off = False
 
 
-class Task(greenlet):
+class Fiber(greenlet):
     """Work that can wait; `result` is what it returned, `error` what it raised, once it `is_over`.
 
     `chain` says how often each function was called in the chain of messages that led here.
@@ -60,7 +60,7 @@ class Task(greenlet):
         self.chain: Mapping[str, int] = {}
         self._engine = engine
         self._work = work
-        self._wakes: Due | None = None
+        self._wakes: Wakeup | None = None
         self._ends: list[Callable[[], object]] = []
 
     def when_over(self, act: Callable[[], object]) -> None:
@@ -133,7 +133,7 @@ class Engine:
         self.now_s = 0.0
         self.hub = getcurrent()
         self.notes: list[Note] = []
-        self._due: list[tuple[float, int, Due]] = []
+        self._due: list[tuple[float, int, Wakeup]] = []
         self._until_s = 0.0
         self._numbers = count()
 
@@ -147,19 +147,19 @@ class Engine:
         return round(1_000 * (START_S + self.now_s))
 
     @property
-    def task(self) -> Task | None:
+    def task(self) -> Fiber | None:
         """The task that runs, None outside of all."""
         current = getcurrent()
-        return current if isinstance(current, Task) else None
+        return current if isinstance(current, Fiber) else None
 
-    def at(self, moment_s: float, act: Callable[[], object]) -> Due:
+    def at(self, moment_s: float, act: Callable[[], object]) -> Wakeup:
         """Let `act` happen at a moment; at once if it is over."""
         at_s = max(moment_s, self.now_s)
-        due = Due(at_s, act)
+        due = Wakeup(at_s, act)
         heapq.heappush(self._due, (at_s, next(self._numbers), due))
         return due
 
-    def after(self, seconds: float, act: Callable[[], object]) -> Due:
+    def after(self, seconds: float, act: Callable[[], object]) -> Wakeup:
         """Let `act` happen in `seconds`."""
         return self.at(self.now_s + seconds, act)
 
@@ -172,9 +172,9 @@ class Engine:
 
         self.after(first_s, again)
 
-    def spawn(self, name: str, work: Callable[[], Any]) -> Task:
+    def spawn(self, name: str, work: Callable[[], Any]) -> Fiber:
         """Start `work` as a task, from the next moment on."""
-        task = Task(self, name, work)
+        task = Fiber(self, name, work)
         if (caller := self.task) is not None:
             task.chain = caller.chain
         task.start()

@@ -17,7 +17,7 @@ from edge.errors import SettingProblem, SpoolFullError, SpoolUnavailableError
 from edge.forwarder import Forwarder, Reload
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Discard, Spool, StoredEvent
-from edge.system import System, Uptime
+from edge.system import Host, Uptime
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document
 from eventplane.envelope import Envelope, parse_event
@@ -27,7 +27,7 @@ from eventplane.topics import local_topic, receipt_topic
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 from local.histories.broker import BrokerModel, ClientModel, Limits, Message
-from local.histories.engine import START_S, Due, Engine, Killed
+from local.histories.engine import START_S, Engine, Killed, Wakeup
 from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
 from local.mosquitto import profile_number
@@ -105,7 +105,7 @@ class HomeModel:
         """Whether its forwarder takes no further turn."""
         self.fuse: int | None = None
         self.fuse_at = ""
-        self._alarm: Due | None = None
+        self._alarm: Wakeup | None = None
         self.boot = 0
         self.services: dict[str, ServiceModel] = {}
         self.forwarder: Forwarder | None = None
@@ -116,7 +116,7 @@ class HomeModel:
         """When the forwarder published what to the cloud over which topic, while it had a disk."""
         self.ended_s: list[float] = []
         """When the forwarder, or the device, was killed: what is only in memory is lost then."""
-        self.system = System(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
+        self.system = Host(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
         self._folder = folder / thing
         self._folder.mkdir()
         self.identity = Pairs(self._folder / "identity.pem")
@@ -240,7 +240,7 @@ class HomeModel:
                 self.fuse = None
                 raise Killed
 
-    def _open(self, path: Path, system: System, **options: Any) -> Spool:
+    def _open(self, path: Path, system: Host, **options: Any) -> Spool:
         return HomeSpool(self, path, system, **options)
 
     def _wake(self, forwarder: Forwarder | None = None) -> None:
@@ -295,7 +295,7 @@ class HomeModel:
 class HomeSpool(Spool):
     """The real spool, on a disk that fails when the history says so."""
 
-    def __init__(self, home: HomeModel, path: Path, system: System, **options: Any) -> None:
+    def __init__(self, home: HomeModel, path: Path, system: Host, **options: Any) -> None:
         self._home = home
         if home.disk.state == "broken" and options.get("on_disk", True):
             raise SpoolUnavailableError(path, "the disk is broken", "replace it")

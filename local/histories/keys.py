@@ -25,13 +25,13 @@ from eventplane.topics import (
 )
 from eventplane_mqtt.link import Backoff
 from local.histories.cloud import CloudModel
-from local.histories.engine import Task
+from local.histories.engine import Fiber
 from local.histories.home import HomeModel
 from local.histories.iot_core import Door
 from local.histories.operators import Operator
 from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
-from parts.fleet.service import Fleet
+from parts.fleet.service import FleetRegistry
 from parts.provisioning import OfflineError, RejectedError
 from parts.provisioning.device import keep_trying
 from parts.provisioning.exchange import Exchange, Keep
@@ -127,7 +127,7 @@ class Keys:
             case "fleet", verb:
                 self._operator.manage(f"{verb} {decision.who}", partial(self._manage, decision.who, verb))
 
-    def _manage(self, thing: str, verb: str, fleet: Fleet) -> None:
+    def _manage(self, thing: str, verb: str, fleet: FleetRegistry) -> None:
         thief = self.thieves[thing]
         match verb:
             case "quarantine":
@@ -174,7 +174,7 @@ class Keys:
     def _is_allowed(self, event: Mapping[str, Any]) -> bool:
         engine = self.cloud.engine
         call = engine.spawn(HOOK, lambda: Wiring(self.cloud).provisioning_hook(HOOK).decide(event))
-        caller = cast("Task", engine.task)
+        caller = cast("Fiber", engine.task)
         call.when_over(lambda: caller.wake_at(engine.now_s))
         caller.wait_for(lambda: call.is_over, HOOK_S)
         call.kill()
@@ -187,7 +187,7 @@ class Provisioning:
     def __init__(self, keys: Keys, home: HomeModel) -> None:
         self._keys = keys
         self._home = home
-        self._task: Task | None = None
+        self._task: Fiber | None = None
         self._ahead_s = 0.0
 
     def begin(self, *, is_due: bool = False) -> None:
@@ -254,7 +254,7 @@ class Conversation:
         thing = self._home.thing
         program = f"{thing} {'proof' if client == thing else 'provisioning'}"
         if not is_back and weather.meets(weather.dead, program):
-            cast("Task", line.engine.task).kill()
+            cast("Fiber", line.engine.task).kill()
         line.engine.sleep(line.delay_s)
         is_lost = weather.meets(weather.lost if is_back else weather.refused, program)
         if is_lost or line.is_silent or not line.is_up:

@@ -14,7 +14,7 @@ from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from local.histories.broker import BrokerModel, ModelLink
-from local.histories.engine import Due, Engine
+from local.histories.engine import Engine, Wakeup
 from local.histories.iot_core import Door
 
 
@@ -115,7 +115,7 @@ class Dialled:
         self._session = Session(endpoint, link, generation, drops=bool(share and share.drops), skips=skips)
         self._remote: ModelLink | None = None
         self._over = self._is_cut = False
-        self._alarm: Due | None = None
+        self._alarm: Wakeup | None = None
         self._flushes = False
         line.open.append(self)
         self._engine.after(2 * line.delay_s, self._connect)

@@ -26,7 +26,7 @@ from operations.places import Choice, LetterPlace, inbox_place, place_of
 from operations.queues import PlaneQueues
 from parts.fleet.access import DeviceAccess, Disposal
 from parts.fleet.lifecycle import LifecycleError, UnknownCertificateError
-from parts.fleet.service import Fleet
+from parts.fleet.service import FleetRegistry
 from parts.replay.order import WindowOrder
 from parts.replay.orders import Asked, send, window_files
 
@@ -85,7 +85,7 @@ class Operator:
             self.published.append(change)
             self._begin(partial(self._publish, change))
 
-    def manage(self, name: str, command: Callable[[Fleet], object]) -> None:
+    def manage(self, name: str, command: Callable[[FleetRegistry], object]) -> None:
         """Run a command over the fleet after those that were asked for before."""
         self._asked.append(partial(self._manage, name, command))
         if len(self._asked) == 1:
@@ -112,13 +112,13 @@ class Operator:
         else:  # killed as well
             self._cloud.engine.after(AGAIN_S, lambda: self._begin(command))
 
-    def _manage(self, name: str, command: Callable[[Fleet], object], account: Account) -> None:
+    def _manage(self, name: str, command: Callable[[FleetRegistry], object], account: Account) -> None:
         cloud = self._cloud
         iot, data, tables = account.client("iot"), account.client("iot-data"), cloud.tables("operator")
         access = DeviceAccess(iot, data, DENYING)
         disposal = Disposal(iot, data, access, Records(tables, "desired", DESIRED), lambda _: None)
         try:
-            command(Fleet(Records(tables, "fleet", REGISTRY), access, disposal, cloud.clock))
+            command(FleetRegistry(Records(tables, "fleet", REGISTRY), access, disposal, cloud.clock))
         except (LifecycleError, UnknownCertificateError) as error:
             cloud.engine.note("operator", f"{name}: {error}")
         else:

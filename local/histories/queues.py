@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from local.histories.engine import START_S, Engine, Task
+from local.histories.engine import START_S, Engine, Fiber
 from tests.fakes.sqs import FakeMessage, FakeQueue, FakeSqs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Queues(FakeSqs):
         self.taken: defaultdict[str, list[FakeMessage]] = defaultdict(list)
         self.chains: dict[str, Mapping[str, int]] = {}
         self._engine = engine
-        self.sleepers: dict[str, list[Task]] = {}
+        self.sleepers: dict[str, list[Fiber]] = {}
         self.readers: dict[str, FunctionModel] = {}
         self.copies: dict[str, tuple[float, float]] = {}
         """Until when each message of a queue comes twice, and how long after it the copy, seconds."""

@@ -15,7 +15,7 @@ from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.system import System
 from lambdas.common.http_api import Request
 from local.histories.cloud import CloudModel, inbox_arn
-from local.histories.engine import Task
+from local.histories.engine import Fiber
 from local.histories.story import Decision
 from local.histories.threads import Program
 from local.histories.wiring import API, Wiring
@@ -60,7 +60,7 @@ class ApiLine(SignedHttp):
             body=json.dumps(document).encode(),
         )
         call = engine.spawn(API, lambda: Wiring(cloud).subscriptions_api(API).answer(request))
-        caller = cast("Task", engine.task)
+        caller = cast("Fiber", engine.task)
         call.when_over(lambda: caller.wake_at(engine.now_s))
         caller.wait_for(lambda: call.is_over and not is_lost, TIMEOUT_S)
         if is_lost or not call.is_over:

@@ -11,7 +11,7 @@ from typing import Any, Never, TypeVar
 from eventplane.randomness import RandomBytes
 from eventplane_client.system import System
 from lambdas.common.system import Call, Pool, Threads
-from local.histories.engine import Engine, Killed, Task
+from local.histories.engine import Engine, Fiber, Killed
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class TaskFuture(Future[T]):
         return super().result(0)
 
 
-def _end_with(task: Task, caller: Task) -> None:
+def _end_with(task: Fiber, caller: Fiber) -> None:
     """A thread goes on after the call that started it, but not after the end of its process."""
     if isinstance(caller.failure, Killed):
         task.kill()
@@ -79,7 +79,7 @@ class TaskEvent(Event):
         super().__init__()
         self._engine = engine
         self._is_set = False
-        self._waiting: list[Task] = []
+        self._waiting: list[Fiber] = []
 
     def is_set(self) -> bool:
         return self._is_set
@@ -107,9 +107,9 @@ class TaskLock:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._owner: Task | None = None
+        self._owner: Fiber | None = None
         self._depth = 0
-        self._waiting: list[Task] = []
+        self._waiting: list[Fiber] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: ARG002 - no caller has a timeout
         task = self._engine.task
@@ -147,9 +147,9 @@ class Program:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._name = name
-        self.tasks: list[Task] = []
+        self.tasks: list[Fiber] = []
 
-    def start(self, name: str, run: Callable[[], object]) -> Task:
+    def start(self, name: str, run: Callable[[], object]) -> Fiber:
         """Start one of its tasks."""
         task = self._engine.spawn(name, run)
         self.tasks.append(task)

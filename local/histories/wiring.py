@@ -51,7 +51,7 @@ from parts.fleet.rotation import CertificateRotation, Certificates
 from parts.fleet.snapshot import FleetSnapshot
 from parts.presence import wiring as presence_parts
 from parts.presence.judge import Judge
-from parts.presence.reconciler import Reconciler as PresenceReconciler
+from parts.presence.reconciler import Sweeper as PresenceReconciler
 from parts.presence.recorder import Recorder, read_heartbeat, read_presence
 from parts.presence.settings import PresenceLimits, PresenceSettings
 from parts.presence.timers import TimerReader

@@ -15,7 +15,7 @@ from operations.errors import ArchiveMissingError
 from operations.reported import presence_of, report_of
 from operations.reported_text import document, lines
 from parts.fleet.access import Action
-from parts.fleet.service import Fleet, fleet_of
+from parts.fleet.service import FleetRegistry, fleet_of
 
 _MOST: Final = 1_000
 """Devices that `list` shows by default: the registry of a large fleet is read as a whole."""
@@ -70,11 +70,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     grouping.add_argument("group", nargs="*", metavar="GROUP", help="none: it belongs to no group")
 
 
-def _with(command: Callable[[Fleet, argparse.Namespace], int]) -> Run:
+def _with(command: Callable[[FleetRegistry, argparse.Namespace], int]) -> Run:
     return lambda options: command(fleet_of(enter(options.env), options.env), options)
 
 
-def _list(fleet: Fleet, options: argparse.Namespace) -> int:
+def _list(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     chosen = (
         each
         for each in fleet.store.all()
@@ -95,7 +95,7 @@ def _list(fleet: Fleet, options: argparse.Namespace) -> int:
     return DONE
 
 
-def _register(fleet: Fleet, options: argparse.Namespace) -> int:
+def _register(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     done = []
     for serial in options.serial:
         # One by one: what was registered before one that is refused is registered.
@@ -127,39 +127,39 @@ def _show(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _allow_replacement(fleet: Fleet, options: argparse.Namespace) -> int:
+def _allow_replacement(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     device = fleet.allow_replacement(options.thing, options.days)
     until = text.moment(device.replacement_until_ms)
     present(options, _facts(device), f"{device.thing}: the claim may register it until {until}")
     return DONE
 
 
-def _groups(fleet: Fleet, options: argparse.Namespace) -> int:
+def _groups(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     device = fleet.set_groups(options.thing, frozenset(options.group))
     where = "in " + " ".join(sorted(device.groups)) if device.groups else "in no group"
     present(options, _facts(device), f"{device.thing}: {where}")
     return DONE
 
 
-def _quarantine(fleet: Fleet, options: argparse.Namespace) -> int:
+def _quarantine(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     return _done(options, "is quarantined", fleet.quarantine(options.thing, options.reason))
 
 
-def _release(fleet: Fleet, options: argparse.Namespace) -> int:
+def _release(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     return _done(options, "is released", fleet.release(options.thing))
 
 
-def _condemn(fleet: Fleet, options: argparse.Namespace) -> int:
+def _condemn(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     steps = fleet.condemn(options.thing, options.certificate)
     return _done(options, f"certificate {options.certificate} is condemned", steps)
 
 
-def _recover(fleet: Fleet, options: argparse.Namespace) -> int:
+def _recover(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     way = f"keeps certificate {options.keep}" if options.keep else "may be registered with the claim"
     return _done(options, f"is recovered and {way}", fleet.recover(options.thing, options.keep, options.days))
 
 
-def _decommission(fleet: Fleet, options: argparse.Namespace) -> int:
+def _decommission(fleet: FleetRegistry, options: argparse.Namespace) -> int:
     # Printed when all is done: what failed in between is an error, and the next run starts over.
     steps = fleet.decommission(options.thing, options.reason, dry_run=options.dry_run)
     return _done(options, f"{'would be' if options.dry_run else 'is'} decommissioned", steps)

@@ -40,7 +40,7 @@ class UnknownDeviceError(EventPlaneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetRegistry:
     """`store` is the registry, `clock` gives Unix milliseconds, `access` and `disposal` know what AWS IoT
     keeps of a device."""
 
@@ -185,7 +185,7 @@ class Fleet:
         return self.store.change(known, thing)
 
 
-def fleet_of(cloud: Cloud, environment: str) -> Fleet:
+def fleet_of(cloud: Cloud, environment: str) -> FleetRegistry:
     """Return the fleet of an environment."""
 
     def named(suffix: str) -> str:
@@ -203,7 +203,7 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
         unwatch=lambda thing: presence.force(gone(thing)),
     )
     registry = Records(cloud.tables, named(FLEET_TABLE), REGISTRY)
-    return Fleet(registry, access, disposal, system.now_ms)
+    return FleetRegistry(registry, access, disposal, system.now_ms)
 
 
 def _run(steps: list[Action]) -> list[Action]:

@@ -18,7 +18,7 @@ from parts.presence.wiring import Parts, wired
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class Swept:
     """The result of one run: devices judged, events sent; whether time ran out before the end."""
 
     devices: int
@@ -26,7 +26,7 @@ class Reconciled:
     is_complete: bool
 
 
-class Reconciler:
+class Sweeper:
     """Judges devices that are overdue: their timers were lost, as with a dead-lettered message, or restored
     from a backup."""
 
@@ -34,9 +34,7 @@ class Reconciler:
         self._parts = parts
         self._judge = judge
 
-    def reconcile(
-        self, buckets: Sequence[int], overdue_ms: int, remaining_ms: Callable[[], int]
-    ) -> Reconciled:
+    def reconcile(self, buckets: Sequence[int], overdue_ms: int, remaining_ms: Callable[[], int]) -> Swept:
         """Judge what has been due in `buckets` for `overdue_ms`, the earliest first, while there is time."""
         devices = sent = 0
         is_complete, before_ms = True, self._parts.clock() - overdue_ms
@@ -54,18 +52,18 @@ class Reconciler:
                 devices += judged.devices
                 sent += judged.sent
         count(Count.TIMERS_LATE, devices)
-        reconciled = Reconciled(devices, sent, is_complete)
+        reconciled = Swept(devices, sent, is_complete)
         log = logger.warning if devices or not is_complete else logger.info
         log("reconciled", buckets=list(buckets), devices=devices, sent=sent, complete=is_complete)
         return reconciled
 
 
 @at_init
-def services() -> tuple[Reconciler, FleetWatch]:
+def services() -> tuple[Sweeper, FleetWatch]:
     """Return what the environment describes. Raises `SettingsError`."""
     settings = PresenceJudgeSettings.read(os.environ)
     parts, outbox = wired(settings), settings.outbox_queue
-    return Reconciler(parts, Judge(parts, outbox)), FleetWatch(parts, settings.presence_limits, outbox)
+    return Sweeper(parts, Judge(parts, outbox)), FleetWatch(parts, settings.presence_limits, outbox)
 
 
 @logger.inject_lambda_context

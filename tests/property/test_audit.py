@@ -24,8 +24,8 @@ from glue_jobs.delivery_audit.event_group import (
     LedgerRow,
     RouteCount,
     RowCount,
+    Ruling,
     TapRow,
-    Verdict,
 )
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.number_ranges import (
@@ -199,7 +199,7 @@ def test_each_route_has_one_verdict(group: EventGroup, rules: Rules) -> None:
     verdicts: Counter[str] = Counter()
     expected = 0
     for key, count in made.counts.items():
-        if isinstance(key, RouteCount) and key.measure in set(Verdict):
+        if isinstance(key, RouteCount) and key.measure in set(Ruling):
             verdicts[key.measure] += count
         elif isinstance(key, RouteCount) and key.measure == "expected":
             expected += count
@@ -210,7 +210,7 @@ def test_each_route_has_one_verdict(group: EventGroup, rules: Rules) -> None:
     rows = sum(count for key, count in made.counts.items() if isinstance(key, RowCount))
     places = {(row.message_id, row.place, row.client_id) for row in group.tap}
     assert rows == len(places) + len(group.ledger) + len(group.handovers) + len(group.bad)
-    assert len(made.replay) <= verdicts[Verdict.LOST]
+    assert len(made.replay) <= verdicts[Ruling.LOST]
 
 
 @given(groups, every_rules)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edge.congestion import Sent
 from edge.poison import PoisonDetector
-from edge.publishing import URGENT_SHARE, Pace, Publish
+from edge.publishing import URGENT_SHARE, InFlight, Pace
 from edge.spool import Delivery
 
 PUBLISHES, BYTES = 10, 1_000
@@ -83,11 +83,11 @@ def test_a_complaint_halves_the_pace() -> None:
 WINDOW, BATCH_EVENTS = 4, 8
 
 
-def sent_now(deliveries: tuple[Delivery, ...], *, urgent: bool) -> Publish:
-    return Publish(deliveries, 1, 0.0, urgent, 0, Sent())
+def sent_now(deliveries: tuple[Delivery, ...], *, urgent: bool) -> InFlight:
+    return InFlight(deliveries, 1, 0.0, urgent, 0, Sent())
 
 
-def batches(waiting: list[Delivery], detector: PoisonDetector) -> Iterator[list[Publish]]:
+def batches(waiting: list[Delivery], detector: PoisonDetector) -> Iterator[list[InFlight]]:
     """What an uplink has in flight: a window of batches, or one trial."""
     size = detector.size
     count, window = (size, 1) if size else (BATCH_EVENTS, WINDOW)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from glue_jobs.common import system
 from glue_jobs.common.archive import Archive
 from glue_jobs.delivery_audit import rows
-from glue_jobs.delivery_audit.audit import FOUND, Audit, Request, audit
+from glue_jobs.delivery_audit.audit import FOUND, Audit, AuditRequest, audit
 from glue_jobs.delivery_audit.event_group import TapRow
 from glue_jobs.delivery_audit.large import SparkEngine, SparkTables
 from glue_jobs.delivery_audit.publication import Table, table_of, tables
@@ -33,7 +33,7 @@ def result(audit: Audit) -> dict[str, Any]:
     }
 
 
-def differences(spark: SparkSession, request: Request) -> dict[str, Any]:
+def differences(spark: SparkSession, request: AuditRequest) -> dict[str, Any]:
     """Return by name the rows, findings and members of the report that differ: Spark's, and Python's."""
     source, work = Archive(spark, request.objects), f"compared/{system.new_id()}"
 
@@ -47,7 +47,7 @@ def differences(spark: SparkSession, request: Request) -> dict[str, Any]:
     return {name: ([*(spark - python)], [*(python - spark)]) for name, (spark, python) in both.items()}
 
 
-def _audited(engine: _BySpark | _ByPython, request: Request) -> dict[str, Any]:
+def _audited(engine: _BySpark | _ByPython, request: AuditRequest) -> dict[str, Any]:
     made = audit(engine, request)
     document = report(made, made.chain, [], [])
     assert document.pop("engine") == engine.name

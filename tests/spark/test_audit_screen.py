@@ -17,7 +17,7 @@ from eventplane.reader_receipts import is_asked
 from eventplane.reasons import Outcome
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import open_archive, open_output
-from glue_jobs.delivery_audit.audit import Request
+from glue_jobs.delivery_audit.audit import AuditRequest
 from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.screen import RARE, Screened
@@ -75,7 +75,7 @@ def test_the_screen_changes_no_result(spark: SparkSession, tmp_path: Path, damag
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
 
     said = list[str]()
-    asked = Request(*folders, window, Watermark(AS_OF_MS), open_key(None), progress=said.append)
+    asked = AuditRequest(*folders, window, Watermark(AS_OF_MS), open_key(None), progress=said.append)
     expected = result(audit_small(asked))
     assert damages or "bug, by" in str(expected["finding"])
     with audited(spark, asked) as audit:
@@ -115,7 +115,7 @@ def test_receipts_are_screened(spark: SparkSession, tmp_path: Path, monkeypatch:
     objects, *folders = (str(tmp_path / each) for each in ("archive", "o", "w"))
     for as_of_ms in (AS_OF_MS, NOON_MS + 86_400_000 + 1_000 * (2 * RARE + 32)):
         watermark = Watermark(as_of_ms, 0)
-        asked = Request(
+        asked = AuditRequest(
             open_archive(objects),
             *map(open_output, folders),
             Window(None),

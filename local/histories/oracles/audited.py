@@ -16,7 +16,7 @@ from eventplane.reasons import REDRIVE
 from eventplane.sender import Sender
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import MemoryObjects
-from glue_jobs.delivery_audit.audit import Audit, Request
+from glue_jobs.delivery_audit.audit import Audit, AuditRequest
 from glue_jobs.delivery_audit.findings import ALLOWED, BROKEN, INCOMPLETE, Hop, Kind, weight_of
 from glue_jobs.delivery_audit.findings import Finding as Found
 from glue_jobs.delivery_audit.report import report
@@ -44,11 +44,11 @@ _FATES: Final = (Fate.IN_INBOX, Fate.REFUSED, Fate.LOST)
 _FATE_OF: Final = {Kind.DEAD_LETTERED: Fate.REFUSED, Kind.LOST: Fate.LOST}
 
 
-def request_of(history: History) -> Request:
+def request_of(history: History) -> AuditRequest:
     """Return the request for an audit of the history's day, made when no record can come any more."""
     bodies = {name: each.body for name, each in history.cloud.s3.buckets[BUCKET].items()}
     output, as_of_ms = MemoryObjects(), history.ended_ms + 1_000 * LATENESS_S
-    return Request(
+    return AuditRequest(
         MemoryObjects(bodies),
         output,
         output,

@@ -64,7 +64,7 @@ def contract() -> Contract:
     )
 
 
-class Plane:
+class Stub:
     """The contract deployed: queues, tables and archive in memory, streams in NATS, the router's handler."""
 
     def __init__(
@@ -130,10 +130,10 @@ def plane(
     fake_aws: FakeAws,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Plane]:
+) -> Iterator[Stub]:
     for channel in channels(contract):
         operator.run(make_stream(operator.jetstream, ENVIRONMENT, channel), SECONDS)
-    yield Plane(contract, nats_server, fake_aws, tmp_path, monkeypatch)
+    yield Stub(contract, nats_server, fake_aws, tmp_path, monkeypatch)
     for channel in channels(contract):
         name = f"eventplane-{ENVIRONMENT}-{channel.participant}-{channel.box}"
         operator.run(operator.jetstream.delete_stream(name), SECONDS)
@@ -149,7 +149,7 @@ def ring(id: str) -> Envelope:
     return write_event({"id": id, "source": "/bells/1", "type": RING}, {"door": "front"})
 
 
-def test_an_event_goes_over_nats_and_back(plane: Plane, nats_server: NatsServer, tmp_path: Path) -> None:
+def test_an_event_goes_over_nats_and_back(plane: Stub, nats_server: NatsServer, tmp_path: Path) -> None:
     plane.put("bell", ring("1"))
     assert plane.route("bell") == []
     with connect(desk_settings(nats_server, tmp_path)) as desk, desk.subscribe() as inbox:
@@ -169,7 +169,7 @@ def test_an_event_goes_over_nats_and_back(plane: Plane, nats_server: NatsServer,
     assert {("1", "desk.inbox", "delivered"), ("2", "bell.inbox", "delivered")} <= outcomes
 
 
-def test_nats_down_delays_no_other_inbox(plane: Plane, nats_server: NatsServer, tmp_path: Path) -> None:
+def test_nats_down_delays_no_other_inbox(plane: Stub, nats_server: NatsServer, tmp_path: Path) -> None:
     plane.put("bell", ring("down"))
     nats_server.child.kill()
     try:
@@ -186,7 +186,7 @@ def test_nats_down_delays_no_other_inbox(plane: Plane, nats_server: NatsServer, 
             inbox.get(0)
 
 
-def test_the_relay_passes_non_events(plane: Plane, nats_server: NatsServer, operator: NatsLink) -> None:
+def test_the_relay_passes_non_events(plane: Stub, nats_server: NatsServer, operator: NatsLink) -> None:
     """SQS takes a mebibyte, a relay that met the limit would try for ever; the router makes dead letters."""
     outbox = f"eventplane-{ENVIRONMENT}-desk-outbox"
     for body in (b"", b"\x00\xff garbage", b"\0" * 1_000_000):
@@ -204,7 +204,7 @@ def test_the_relay_passes_non_events(plane: Plane, nats_server: NatsServer, oper
     assert {outcome for _, _, outcome in plane.cloud.outcomes()} == {"dead_lettered", "unrouted"}
 
 
-def test_the_relay_keeps_refused_messages(plane: Plane, nats_server: NatsServer, tmp_path: Path) -> None:
+def test_the_relay_keeps_refused_messages(plane: Stub, nats_server: NatsServer, tmp_path: Path) -> None:
     class Down:
         """SQS does not answer at first; then the relay is told to end."""
 

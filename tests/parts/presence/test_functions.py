@@ -241,7 +241,7 @@ def test_the_handlers_record_judge_and_reconcile(world: World, deployed: pytest.
 
     world.record(*ups("home-2"))
     world.clock.now_ms += HOUR
-    context, reconcile = LambdaContext(), reconciler.Reconciler.reconcile
+    context, reconcile = LambdaContext(), reconciler.Sweeper.reconcile
 
     def slow(*arguments: Any) -> Any:
         """So many timers are late that they take all the time."""
@@ -249,7 +249,7 @@ def test_the_handlers_record_judge_and_reconcile(world: World, deployed: pytest.
         context.remaining_ms = 0
         return done
 
-    deployed.setattr(reconciler.Reconciler, "reconcile", slow)
+    deployed.setattr(reconciler.Sweeper, "reconcile", slow)
     reconciler.services.cache_clear()
     answer = reconciler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, context)
     assert (

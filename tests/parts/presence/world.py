@@ -21,7 +21,7 @@ from lambdas.common.sqs import SqsSender
 from parts.presence import wiring
 from parts.presence.judge import Judge
 from parts.presence.outage import FleetWatch
-from parts.presence.reconciler import Reconciler
+from parts.presence.reconciler import Sweeper
 from parts.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
 from parts.presence.settings import PresenceJudgeSettings, PresenceLimits
 from parts.presence.table import PresenceTable
@@ -178,9 +178,9 @@ class World:
         recorder = Recorder(read_heartbeat if heartbeats else read_presence, self.parts(**clients))
         return recorder.process(messages, Invocation("i", remaining_ms))
 
-    def reconciler(self, **clients: Any) -> Reconciler:
+    def reconciler(self, **clients: Any) -> Sweeper:
         made = self.parts(**clients)
-        return Reconciler(made, Judge(made, self.outbox))
+        return Sweeper(made, Judge(made, self.outbox))
 
     def reconcile(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
         """Reconcile at a moment everything that is due by then."""

@@ -17,7 +17,7 @@ from edge.forwarder import Forwarder, Message
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
-from edge.system import System, Uptime
+from edge.system import Host, Uptime
 from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.conversation.questions import StateAnswer, read_state_answer, write_state_question
@@ -154,8 +154,8 @@ class FakeClock:
         self.seconds = 1_000.0
         self.wrong_by = timedelta()
 
-    def system(self) -> System:
-        return System(lambda: self.seconds, self.now, self.uptime, lambda: 0.0, urandom)
+    def system(self) -> Host:
+        return Host(lambda: self.seconds, self.now, self.uptime, lambda: 0.0, urandom)
 
     def uptime(self) -> Uptime:
         return Uptime("boot", round(self.seconds * 1000))

@@ -10,7 +10,7 @@ import pytest
 
 from edge import durable, sent_contract
 from edge.contract_updates import (
-    ActiveContract,
+    Adopted,
     active_contract,
     contract_key,
     keep_contract,
@@ -75,7 +75,7 @@ def packed(content: bytes) -> str:
 
 def in_force(device: Device, file: Path) -> str:
     found = active_contract(read_contract(file), device.spool, contract())
-    assert isinstance(found, ActiveContract)
+    assert isinstance(found, Adopted)
     return found.contract.version
 
 
@@ -190,7 +190,7 @@ def test_a_new_images_alarms_win(device: Device, file: Path, caplog: pytest.LogC
     new = with_route("rings")
     file.write_bytes(new.canonical)
     found = active_contract(read_contract(file), device.spool, contract())
-    assert isinstance(found, ActiveContract)
+    assert isinstance(found, Adopted)
     assert (found.contract.version, found.image.version) == (new.version, new.version)
     assert "routes.rings" in str(found.refused)
     assert "routes.rings" in caplog.text
@@ -200,7 +200,7 @@ def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device
     device.send_down(update(1, other()))
     file.write_bytes(b"{")
     found = active_contract(read_contract(file), device.spool, contract())
-    assert found == ActiveContract(other(), contract())
+    assert found == Adopted(other(), contract())
 
 
 @pytest.fixture
@@ -222,11 +222,11 @@ def test_no_disk_no_loss(spool_path: Path, file: Path, kept: Contract | None, fo
     if kept is not None:
         keep_contract(kept, spool_path)
     with Spool(spool_path, SYSTEM, on_disk=False) as spool:
-        assert active_contract(read_contract(file), spool, contract()) == ActiveContract(followed, contract())
+        assert active_contract(read_contract(file), spool, contract()) == Adopted(followed, contract())
         file.write_bytes(b"{")
         found = active_contract(read_contract(file), spool, contract())
     if followed == kept:
-        assert found == ActiveContract(kept, contract())
+        assert found == Adopted(kept, contract())
     else:
         assert isinstance(found, SettingProblem)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.contract_updates import ActiveContract, active_contract, read_contract
+from edge.contract_updates import Adopted, active_contract, read_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Message, Reload, Stop
 from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshot, SnapshotWanted, StatusReader
@@ -40,7 +40,7 @@ class Service:
             lambda: device.time.seconds,
         )
 
-    def _read(self) -> ActiveContract | SettingProblem:
+    def _read(self) -> Adopted | SettingProblem:
         return active_contract(read_contract(self.contract_file), self.device.spool, self.device.contract)
 
     def wait(self, *posted: Posted, after: float = 0.0) -> list[Message]:

@@ -39,7 +39,7 @@ def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch)
     with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(1)], uptime_ms=0)
         with monkeypatch.context() as broken:
-            broken.setattr("edge.spool.database.Device.write", fail)
+            broken.setattr("edge.spool.database.DeviceRow.write", fail)
             with pytest.raises(SpoolError, match="disk is full"):
                 spool.commit([arrival(2, to=("new.inbox",))], [Delivery(CLOUD, 1, 1)], uptime_ms=0)
         assert spool.backlog() == {CLOUD: 1}
@@ -58,7 +58,7 @@ def test_a_commit_that_failed_leaves_no_key(path: Path, monkeypatch: pytest.Monk
         fill(spool, stored, a_commit=7)
         for size in (5, 20):
             with monkeypatch.context() as broken:
-                broken.setattr("edge.spool.database.Device.write", fail)
+                broken.setattr("edge.spool.database.DeviceRow.write", fail)
                 with pytest.raises(SpoolUnavailableError):
                     fill(spool, size)
         fill(spool, 9, a_commit=4)

@@ -21,7 +21,7 @@ from glue_jobs.common.lines import PlainArchive
 from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit import judging
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, archived, load_history
-from glue_jobs.delivery_audit.event_group import EventGroup, Judgement, LedgerRow, RowCount, Verdict
+from glue_jobs.delivery_audit.event_group import EventGroup, Judgement, LedgerRow, RowCount, Ruling
 from glue_jobs.delivery_audit.expect import expected_routes
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, Finding
@@ -64,7 +64,7 @@ class Judged:
 
     def consumed(self) -> dict[tuple[str, str], int]:
         """The counts of the last hop by inbox and verdict."""
-        verdicts = set(map(str, Verdict))
+        verdicts = set(map(str, Ruling))
         return {
             (row["channel"], name): row[name]
             for row in self._figures.consumers

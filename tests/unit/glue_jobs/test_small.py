@@ -21,7 +21,7 @@ from glue_jobs.common.hours import Hour
 from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import BucketObjects, FolderObjects, MemoryObjects, Objects
 from glue_jobs.common.parquet import file_of, open_session
-from glue_jobs.delivery_audit.audit import Request
+from glue_jobs.delivery_audit.audit import AuditRequest
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.small import file_small
@@ -33,7 +33,7 @@ def audited(
     objects: Objects, output: Objects | None = None, window: Window = ALL_DAYS, **more: Any
 ) -> dict[str, Any]:
     output, now_ms = output or MemoryObjects(), timestamp_ms(AS_OF)
-    request = Request(objects, output, output, window, Watermark(now_ms), open_key(None), **more)
+    request = AuditRequest(objects, output, output, window, Watermark(now_ms), open_key(None), **more)
     return file_small(replace(request, progress=lambda _: None, now_ms=lambda: now_ms))
 
 
