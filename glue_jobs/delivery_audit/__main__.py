@@ -14,7 +14,7 @@ def run() -> int:
     """Exit status 0 for an audit that was made, whatever it found; 1 when it could not be."""
     arguments = read_arguments(sys.argv[1:], AUTO)
     # A large archive takes minutes: somebody waits who does not know that.
-    window = str(arguments.window.day or "all days")
+    window = str(arguments.window).replace("all", "all days")
     print(f"auditing {arguments.archive}, {window} ...", file=sys.stderr, flush=True)
     try:
         document = main(sys.argv[1:], AUTO, local_session)

@@ -253,7 +253,7 @@ def audit(engine: Engine, request: AuditRequest) -> Audit:
             watermark.ms,
             history.homes,
             1_000 * watermark.lateness_s,
-            end_ms=window.span_ms[1] + 1 if window.day else None,
+            end_ms=window.span_ms[1] + 1 if window.last else None,
             gone=gone_hours(damaged, parts[TAP]),
             damaged=frozenset(each.number for each in damaged.get(TAP, ())),
             has_fleet=registry is not None,

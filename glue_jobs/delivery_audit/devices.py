@@ -243,7 +243,7 @@ def read_registry(
 def _by_worth(objects: Objects, window: Window) -> Iterator[str]:
     """Yield the archive's lists: the newest by the end of the window first, then the oldest behind it."""
     folders = sorted((day, each) for each in objects.folders(FLEET) if (day := day_of_folder(each)))
-    before = [each for day, each in folders if window.day is None or day <= window.day]
+    before = [each for day, each in folders if window.last is None or day <= window.last]
     for folder in reversed(before):
         yield from reversed([each.name for each in objects.beneath(f"{FLEET}/{folder}")])
     for _, folder in folders[len(before) :]:

@@ -24,7 +24,7 @@ from glue_jobs.delivery_audit.event_group import (
     TapRow,
 )
 from glue_jobs.delivery_audit.findings import Kind
-from glue_jobs.delivery_audit.rules import LAST_MS, AuditRules, date_of, is_time
+from glue_jobs.delivery_audit.rules import LAST_MS, AuditRules, Window, date_of, is_time
 
 LONGEST_DECISION_MS: Final = 180_000
 """Longest from a message's first receive to a decision at that receive, milliseconds. For so long the
@@ -111,7 +111,7 @@ class Event:
         self.forwarded: Collection[str] = ()
         self.unwanted: Collection[str] = ()
         self.is_elsewhere = self.is_displaced = False
-        self.day: str | None = None
+        self.window = Window()
         self.is_routed = False
         self.was_replayed = False
         self.is_dead_lettered = False
@@ -146,7 +146,7 @@ class Event:
         A frame has one time of acceptance, which the IoT rule gives to both queues. What the ledger has at
         another time belongs to the first copy, and to its own day; without a copy to its own day alone.
         """
-        self.day = rules.day
+        self.window = rules.window
         within = {copy.accepted_at_ms: copy.within for copy in self.copies}
         is_first_within = any(copy.within for copy in self.copies[:1])
         kept = [row for row in self.ledger if within.get(row.entered_at_ms, row.within or is_first_within)]
@@ -210,14 +210,12 @@ class Event:
 
     @property
     def date(self) -> str:
-        """The day to which the event belongs: the window's, else of acceptance or entry; `YYYY-MM-DD`."""
-        if self.day is not None:
-            return self.day
+        """The day of the window to which the event belongs, by acceptance or entry; `YYYY-MM-DD`."""
         if self.first is not None:
-            return date_of(self.first.accepted_at_ms)
-        if self.ledger:
-            return date_of(min(row.entered_at_ms for row in self.ledger))
-        return date_of(min(row.entered_at_ms for row in self.handovers))
+            at_ms = self.first.accepted_at_ms
+        else:
+            at_ms = min((row.entered_at_ms for row in self.ledger or self.handovers), default=0)
+        return self.window.nearest(date_of(at_ms))
 
     @property
     def client_id(self) -> str | None:
@@ -484,7 +482,7 @@ def _kind(reason: str) -> Kind | None:
 
 def _unclear_line(row: BadRow, rules: AuditRules) -> Unclear:
     """Return what the reader found to be bad, with what its text says."""
-    within = rules.day in (None, row.date)
+    within = rules.window.holds(row.date)
     try:
         members = json.loads(row.text or "")
     except (ValueError, RecursionError):

@@ -236,7 +236,7 @@ def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into
         hole = rules.hole(LEDGER, end.entered_at_ms - RECORD_MS, wait_ms=RECORD_MS)
         if hole is not None:
             into.counts[hole] += 1
-        elif rules.day is None and not event.unclear:
+        elif rules.window.first is None and not event.unclear:
             # What came into an inbox the day before is in the ledger of that day.
             at = judged[0]._replace(route=None, destination=end.channel)
             where = {"archive_file": end.file, "at_ms": end.entered_at_ms}

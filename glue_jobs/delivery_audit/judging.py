@@ -285,7 +285,7 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
 
 def is_within(group: EventGroup, window: Window) -> bool:
     """Return whether something of a group belongs to the window."""
-    if window.day is None or group.items or any(each.date == str(window) for each in group.bad):
+    if window.first is None or group.items or any(window.holds(each.date) for each in group.bad):
         return True
     return any(row.within for rows in (group.tap, group.ledger, group.handovers) for row in rows)
 

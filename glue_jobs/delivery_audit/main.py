@@ -68,6 +68,13 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
     parser.add_argument(
         "--DATE", type=_window, default=Window(), help="a UTC day, 'today', 'yesterday' or 'all' (default)"
     )
+    for name, end in (("--FROM", "first"), ("--TO", "last")):
+        parser.add_argument(
+            name,
+            type=_day,
+            default=None,
+            help=f"the {end} UTC day of several that are audited together, YYYY-MM-DD",
+        )
     parser.add_argument(
         "--AS_OF", type=_time, default=None, help="when the archive was as it is, RFC 3339 (default: now)"
     )
@@ -104,6 +111,10 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
     add_key_option(parser)
     add_metrics_option(parser, TOTALS)
     known, _ = parser.parse_known_args(argv)
+    if known.FROM or known.TO:
+        if not (known.FROM and known.TO and known.FROM <= known.TO) or known.DATE.first:
+            parser.error("--FROM and --TO are two days, the first before the last; without --DATE")
+        known.DATE = Window(known.FROM, known.TO)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
     options = known.OUTBOX, known.WORK, known.FLEET, known.ATTESTATION_KEY, known.ENGINE, known.METRICS
@@ -156,11 +167,15 @@ def _window(text: str) -> Window:
         return Window()
     if text in _DAYS_AGO:
         return Window(system.now().date() - timedelta(days=_DAYS_AGO[text]))
+    return Window(_day(text))
+
+
+def _day(text: str) -> date:
     try:
-        return Window(date.fromisoformat(text))
+        return date.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a day; give YYYY-MM-DD, 'today', 'yesterday' or 'all'"
+            f"{text!r} is not a day; give YYYY-MM-DD, or of --DATE 'today', 'yesterday' or 'all'"
         ) from error
 
 

@@ -75,7 +75,7 @@ def handover_rows(records: Iterable[JsonRow], window: Window, number: Number) ->
     """Return the handovers of events, as `rows.grouped` does."""
     made = []
     for record in records:
-        within = window.day is None or record.date == str(window)
+        within = window.holds(record.date)
         row = HandoverRow._make((*record.values, record.file, record.unknown_members, within))
         if row.id == "":
             continue
@@ -258,13 +258,13 @@ def _member(line: str, name: str) -> str | None:
 
 def _is_within(record: JsonRow, at_ms: int | None, window: Window) -> bool:
     """Return whether a row belongs to the window by itself: by a time, or by its folder (`rows`)."""
-    if window.day is None:
+    if window.first is None:
         return True
     if record.line is not None:
         at_ms = None
     first_ms, last_ms = window.span_ms
     is_looked_for = at_ms is not None and first_ms - LATE_DAYS * DAY_MS <= at_ms <= last_ms + DAY_MS
-    is_of_folder = record.date == str(window) and not is_looked_for
+    is_of_folder = window.holds(record.date) and not is_looked_for
     return is_of_folder or (at_ms is not None and first_ms <= at_ms <= last_ms)
 
 

@@ -123,8 +123,8 @@ def trend(output: Objects, window: str) -> list[dict[str, Any]]:
     """Return what the last verdicts say of days before `window` (of all days for `all`), oldest first."""
     prefix, suffix = verdict_name("\n").split("\n")
     days = [each.name.removeprefix(prefix).removesuffix(suffix) for each in output.beneath(VERDICTS)]
-    # Digits come before letters: no day is later than `all`.
-    before = sorted(day for day in days if day < window)[1 - MAX_TREND :]
+    # Digits come before letters: no day is later than `all`. Audits of several days are no part of it.
+    before = sorted(day for day in days if day < window and ".." not in day)[1 - MAX_TREND :]
     return [row for day in before if (row := _trend_row(output, day))]
 
 
@@ -191,14 +191,9 @@ def shaped(audit: Audit, table: Table, found: Sequence[Any]) -> tuple[Any, ...]:
     names = (each.name for each in FOUND[str(table.kind)])
     members = dict(zip(names, map(plain, found), strict=True))
     # The folder of an object may be of another day, whose table is not this audit's.
-    members["date"] = day_of(audit) or members["date"] or _no_day(audit)
+    members["date"] = audit.window.nearest(members["date"] or _no_day(audit))
     members.setdefault("archive_file", members.get("file"))
     return tuple(members.get(each.name) for each in table.columns)
-
-
-def day_of(audit: Audit) -> str | None:
-    """Return the day whose tables an audit replaces; None: of all days."""
-    return str(audit.window) if audit.window.day else None
 
 
 def _no_day(audit: Audit) -> str:
@@ -217,17 +212,21 @@ def write_tables(spark: SparkSession, output: Objects, audit: Audit, changes: It
 
 
 def _write(spark: SparkSession, output: Objects, name: str, made: Table, audit: Audit) -> None:
-    """Put a table at `name` by its column `date`: the audit's day of it, or all anew.
+    """Put a table at `name` by its column `date`: the audit's days of it, or all anew.
 
     It is Parquet, or of `REPLAY` one row of JSON a line, with gzip.
     """
-    table, day = table_of(spark, audit, made), day_of(audit)
+    table, days = table_of(spark, audit, made), audit.window.days
+    dates = table.select("date").distinct().collect() if days and table is not None else ()
+    there = {date for (date,) in dates}
     # A dynamic overwrite replaces only partitions for which there are rows.
-    if table is None or (day is not None and table.where(sf.col("date") == day).isEmpty()):
-        output.clear(name if day is None else f"{name}/date={day}")
-        if table is None:
-            return
-    mode = "static" if day is None else "dynamic"
+    for day in {*days} - there:
+        output.clear(f"{name}/date={day}")
+    if table is None:
+        if not days:
+            output.clear(name)
+        return
+    mode = "dynamic" if days else "static"
     writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
     writer = writer.option("compression", "gzip" if name == REPLAY else "snappy")
     writer = writer.format("json" if name == REPLAY else "parquet")
@@ -242,7 +241,10 @@ def table_of(spark: SparkSession, audit: Audit, made: Table) -> DataFrame | None
     if made.kind is None:
         return table
     found = audit.found[made.kind]
-    found = found.withColumn("date", sf.coalesce(sf.lit(day_of(audit)), "date", sf.lit(_no_day(audit))))
+    date = sf.coalesce("date", sf.lit(_no_day(audit)))
+    if days := audit.window.days:
+        date = sf.least(sf.greatest(date, sf.lit(days[0])), sf.lit(days[-1]))
+    found = found.withColumn("date", date)
     if "file" in found.columns:
         found = found.withColumn("archive_file", sf.col("file"))
     kept = found.select(*(each for each in table.columns if each in found.columns))

@@ -450,7 +450,7 @@ def _within(time: str, window: Window) -> Column:
     That is for a line that cannot be read, and for a time at which the audit of no day would look for it in
     its folder.
     """
-    if window.day is None:
+    if window.first is None:
         return sf.lit(True)
     first_ms, last_ms = window.span_ms
     at_ms = sf.when(sf.col("line").isNull(), sf.col(time))
@@ -460,7 +460,7 @@ def _within(time: str, window: Window) -> Column:
 
 
 def _in_folder(window: Window) -> Column:
-    return sf.lit(True) if window.day is None else sf.col("date") == str(window)
+    return sf.col("date").between(window.days[0], window.days[-1]) if window.days else sf.lit(True)
 
 
 def _is_time(name: str) -> Column:

@@ -48,12 +48,36 @@ _SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One UTC `day`, or (None) everything."""
+    """UTC days, from the `first` to the `last` (by default that one alone), or (None) everything."""
 
-    day: date | None = None
+    first: date | None = None
+    last: date | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "last", self.last or self.first)
 
     def __str__(self) -> str:
-        return self.day.isoformat() if self.day else "all"
+        return "..".join(map(str, dict.fromkeys((self.first, self.last)))) if self.first else "all"
+
+    @property
+    def day(self) -> date | None:
+        """The day, None of several."""
+        return self.first if self.first == self.last else None
+
+    @property
+    def days(self) -> list[str]:
+        """The days, `YYYY-MM-DD`; none of everything."""
+        if self.first is None or self.last is None:
+            return []
+        return [str(self.first + timedelta(days=at)) for at in range((self.last - self.first).days + 1)]
+
+    def holds(self, day: str | None) -> bool:
+        """Return whether a day is within."""
+        return self.first is None or (day is not None and str(self.first) <= day <= str(self.last))
+
+    def nearest(self, day: str) -> str:
+        """Return the day within that something of `day` counts for."""
+        return day if self.first is None else min(max(day, str(self.first)), str(self.last))
 
     @property
     def folders(self) -> Days:
@@ -62,18 +86,18 @@ class Window:
         The day before is among them: a clock that is behind at midnight writes there, and a device's first
         statement of a day speaks of it.
         """
-        if self.day is None:
+        if self.first is None or self.last is None:
             return Days()
-        return Days(self.day - timedelta(days=1), self.day + timedelta(days=LATE_DAYS))
+        return Days(self.first - timedelta(days=1), self.last + timedelta(days=LATE_DAYS))
 
     @property
     def span_ms(self) -> tuple[int, int]:
         """The first and the last time of the window, Unix milliseconds."""
-        if self.day is None:
+        if self.first is None:
             return 0, LAST_MS
-        first = datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
+        first = datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
         first_ms = int(first.timestamp()) * 1_000
-        return first_ms, first_ms + DAY_MS - 1
+        return first_ms, first_ms + len(self.days) * DAY_MS - 1
 
 
 def is_time(at_ms: int | None) -> TypeGuard[int]:
@@ -276,8 +300,7 @@ class AuditRules:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)
                 self._webhook_worth_ms[each.address] = min(known, worth_ms)
-        self.day = str(rules.window) if rules.window.day else None
-        """The window's day, `YYYY-MM-DD`; None: all days are judged."""
+        self.window = rules.window
         self.watermark = rules.watermark
         self.is_listed = rules.is_listed
         self._damaged = {

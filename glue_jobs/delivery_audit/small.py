@@ -44,7 +44,6 @@ from glue_jobs.delivery_audit.judging import KINDS, Judged, Task, judge_rows, re
 from glue_jobs.delivery_audit.number_ranges import EVENT_BYTES
 from glue_jobs.delivery_audit.publication import (
     Table,
-    day_of,
     file_audit,
     send_verdicts,
     shaped,
@@ -80,13 +79,13 @@ def file_small(request: AuditRequest, outbox: str | None = None) -> dict[str, An
 
 def write_tables(output: Objects, made: Audit, changes: Iterable[Finding]) -> None:
     """Write all tables beneath `output`, as `publication.write_tables` does with Spark."""
-    day = day_of(made)
+    days = made.window.days
     with open_session() as session:
         for name, table in tables(made, changes).items():
             by_date = defaultdict[str, list[tuple[Any, ...]]](list)
             for date, *row in rows_of(made, table):
                 by_date[date].append(tuple(row))
-            for folder in [name] if day is None else [f"{name}/date={each}" for each in {day, *by_date}]:
+            for folder in [f"{name}/date={each}" for each in {*days, *by_date}] if days else [name]:
                 output.clear(folder)
             columns = table.columns[1:]
             for date, rows in by_date.items():

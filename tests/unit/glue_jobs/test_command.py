@@ -97,6 +97,8 @@ def test_each_parameter_is_the_one_that_it_is_called_and_glue_s_own_are_ignored(
         (["--AS_OF", "noon"], "give 2026-03-01T12:00:00Z"),
         (["--LATENESS_S", "-1"], "give 0 or more"),
         (["--OUTBOX", "arn:aws:sqs:x"], "give https://sqs"),
+        (["--FROM", "2026-03-02", "--TO", "2026-03-01"], "the first before the last"),
+        (["--FROM", "2026-03-02"], "--FROM and --TO are two days"),
         (["--METRICS", "audit"], "NAMESPACE:NAME"),
         (["--METRICS", "audit:lots"], "give names of acknowledged_lost, "),
     ],

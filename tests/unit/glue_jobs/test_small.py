@@ -2,6 +2,7 @@
 
 import gzip
 import tracemalloc
+from collections import Counter
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -170,3 +171,36 @@ def test_a_day_sees_what_was_accepted_on_it(archive: SmallArchive) -> None:
     assert (finding["kind"], finding["sequence"], finding["date"]) == ("lost", 4, "2026-03-02")
     assert finding["archive_file"].startswith("tap/date=2026-03-02/")
     assert (report["totals"]["events_archived"], report["totals"]["lost"]) == (2, 1)
+
+
+def test_days_audited_together_are_as_each_alone(archive: SmallArchive) -> None:
+    """Objects of several days are read once, and the tables of these days are replaced, not of others."""
+    for at in range(4):
+        at_ms = NOON_MS + 24 * at * HOUR_MS
+        archive.send(at_ms=at_ms)
+        archive.accept(archive.event(at_ms=at_ms), at_ms=at_ms)
+    archive.write()
+    reads = Counter[str]()
+
+    class Read(MemoryObjects):
+        def read(self, name: str) -> bytes | None:
+            reads[name] += name.startswith(("tap/", "ledger/"))
+            return super().read(name)
+
+    days = [date(2026, 3, at) for at in (1, 2, 3, 4)]
+    alone, together = MemoryObjects(), MemoryObjects()
+    each = [audited(MemoryObjects(archive.bodies()), alone, Window(day)) for day in days]
+    for first, last in ((0, 1), (1, 3)):
+        report = audited(Read(archive.bodies()), together, Window(days[first], days[last]))
+        assert report["window"]["date"] == f"{days[first]}..{days[last]}"
+        for name in ("lost", "delivered", "events_archived"):
+            assert report["totals"][name] == sum(day["totals"][name] for day in each[first : last + 1]) > 0
+        assert max(reads.values()) == 1
+        reads.clear()
+    tables = [
+        {name: output.read(name) for name in (found.name for found in output.beneath(table))}
+        for output in (alone, together)
+        for table in ("routes", "findings")
+    ]
+    assert tables[:2] == tables[2:]
+    assert len(tables[0]) == len(days)
