@@ -67,25 +67,6 @@ class Event(NamedTuple):
         by_key, by_event = (int.from_bytes(self.digest(rule)[8:], "big", signed=True) for rule in RULES)
         return by_key, by_event
 
-    def tap(self) -> tuple[Any, ...]:
-        """Return the columns that `devices.device_hours` takes."""
-        type, text = (self.report[2], self.report[7]) if self.report else ("org.example.door.v1", None)
-        return (
-            self.client_id,
-            *self.key,
-            type,
-            self.epoch,
-            self.number,
-            self.at_ms,
-            self.at_ms - 1_000,
-            "tap/1",
-            True,
-            text,
-            False,
-            short_digest(self.text),
-            self.due,
-        )
-
 
 def _value(text: str) -> Any:
     words = {"True": True, "False": False}
