@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
+from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
 from eventplane.device_reports import MANIFEST, short_digest
 from eventplane.envelope import Envelope
 from eventplane.ledger import to_line
@@ -21,7 +21,7 @@ from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
 from tests.golden_digests import DIGESTS, SHORT
-from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
+from tests.spark.small_archive import NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
 HOUR = Hour(NOON)
@@ -90,21 +90,6 @@ def without_envelope(archive: SmallArchive) -> None:
         receipt |= {each: list(receipt[each]) for each in ("inputs", "files")}
         name = path.relative_to(archive.folder).as_posix()
         path.write_bytes(attest(open_key(None), name, {**receipt, "version": 2}))
-
-
-def test_lines_become_typed_rows(reading: Reading) -> None:
-    rows, part = reading.read()
-    first = next(row for row in rows if row["texts"]["room"] == "7")
-    assert first["file"] == f"{HOUR.raw('tap')}/{ROWS}"
-    assert (first["date"], first["line"], first["unknown_members"]) == (DAY, None, False)
-    assert first["integers"]["room"] == 7
-    assert first["booleans"] == {"room": None, "type": None, "urgent": True}
-    assert first["event_bytes"] == len(first["event"].encode())
-    assert [row["texts"]["type"] for row in rows if row["report"]] == [MANIFEST]
-    # The data of the first event of each home is the same.
-    assert len({row["data_digest"] for row in rows}) == 2
-    assert part.hours == {HOUR, Hour(NOON + timedelta(hours=1))}
-    assert (part.faults, len(part.objects)) == ((), 2)
 
 
 def test_lines_and_files_have_the_digest(spark: SparkSession, archive: SmallArchive) -> None:
@@ -224,24 +209,6 @@ def test_a_damaged_compacted_file_is_replaced_by_the_raw_objects(reading: Readin
     rows, part = reading.read()
     assert rows == [row for row in raw if not row["file"].startswith(HOUR.raw("tap"))]
     assert [(each.kind, each.hour) for each in part.faults] == [("unreadable", HOUR)]
-
-
-def test_lines_of_objects_with_any_name_are_read(reading: Reading) -> None:
-    whole, _ = reading.read()
-    names = [f"tap/date={DAY}/loose.json.gz", f"tap/date={DAY}/hour=12/a+b%20[c].json.gz"]
-    for name in names:
-        path = reading.archive.folder / name
-        path.write_bytes(gzip.compress(json.dumps({"message_id": name, "index": 0}).encode()))
-    (reading.archive.folder / f"tap/date={DAY}/hour=12/upload.tmp").write_bytes(b"half")
-    found, part = reading.read()
-    assert [row["file"] for row in found if row["message_id"] in names] == sorted(names)
-    assert len(found) == len(whole) + len(names)
-    assert [each.kind for each in part.faults] == ["misplaced"] * 2
-
-
-def test_an_archive_without_a_folder_has_no_rows(reading: Reading) -> None:
-    rows, part = reading.read(HANDOVERS_FOLDER)
-    assert (rows, part.hours, part.objects) == ([], frozenset(), ())
 
 
 def test_what_fails_for_another_reason_fails(reading: Reading) -> None:

@@ -295,8 +295,8 @@ def test_what_spark_reads_is_what_the_core_reads(
     plant_values(archive)
     archive.write()
     words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / "audit"), "--AS_OF", AS_OF]
-    for window in ("all", DAY):
-        assert differences(spark, request_of(read_arguments([*words, "--DATE", window]))) == {}
+    for window in (("--DATE", "all"), ("--DATE", DAY), ("--FROM", DAY, "--TO", "2026-03-02")):
+        assert differences(spark, request_of(read_arguments([*words, *window]))) == {}
     compact(
         ["--INPUT", str(archive.folder), "--DATE", "all", "--RAW_DAYS", "16"],
         datetime(2026, 4, 1, tzinfo=UTC),
