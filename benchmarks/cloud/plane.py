@@ -199,10 +199,11 @@ class Invocations:
         return Invocations(self.number - earlier.number, self.total_ms - earlier.total_ms)
 
 
-def invocations(cloud: CloudEndpoint) -> dict[str, Invocations]:
-    """All so far, by function without the environment's prefix."""
+def invocations(cloud: CloudEndpoint) -> defaultdict[str, Invocations]:
+    """All so far, by function without the environment's prefix; none of one that never ran."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for name, event in function_logs(cloud, PREFIX, "REPORT"):
         if line := _REPORT.search(event["message"]):
             found[name.removeprefix(PREFIX)].append(float(line[1]))
-    return {name: Invocations(len(times), sum(times)) for name, times in found.items()}
+    counts = {name: Invocations(len(times), sum(times)) for name, times in found.items()}
+    return defaultdict(lambda: Invocations(0, 0.0), counts)
