@@ -97,7 +97,7 @@ def _figures(proof: Proof) -> list[Figure]:
 
 def faults(options: Namespace) -> list[Figure]:
     """Prove, in a folder that is kept where `--keep` says."""
-    plan = Scale(options.events, fault_every=options.fault_every, seed=options.seed, holes=True)
+    plan = Scale(options.events, fault_every=options.fault_every, seed=options.seed, holes=True, ahead=20)
     folder = options.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
     with local_session():
         proof = prove(plan, folder)
@@ -114,7 +114,7 @@ BENCHMARK = Benchmark(
     "shares, not times",
     {
         "--events": {"type": int, "default": 1_000_000},
-        "--fault-every": {"type": int, "default": 125},
+        "--fault-every": {"type": int, "default": 20},
         "--seed": {"type": int, "default": 1},
         "--keep": {"type": Path, "help": "a folder for archive, truth and audit"},
     },

@@ -109,7 +109,7 @@ class Scale:
     """The size of the archive and its faults: one event in `fault_every`, and ten of each `trouble_every`
     devices; 0 is never. `rows` is how many an object holds at most. With `holes`, objects of the archive are
     damaged as well, in hours in which nothing else goes wrong. The faults called as one of `without` are not
-    planted.
+    planted. Of the `ahead` faults that are next, the first that fits is planted.
     """
 
     events: int
@@ -121,6 +121,7 @@ class Scale:
     seed: int = 1
     holes: bool = False
     without: tuple[str, ...] = ()
+    ahead: int = 2
 
     @property
     def devices(self) -> int:
@@ -357,8 +358,8 @@ class Generator:
 
     def _plant(self, case: Case) -> bool:
         """Plant the next fault that fits into `case` and write it; False where none does."""
-        # The first waits until it fits; meanwhile the second may go before it.
-        fault = next((each for each in islice(self._faults, 2) if each.fits(case)), None)
+        # The first waits until it fits; meanwhile the next ones may go before it.
+        fault = next((each for each in islice(self._faults, self._plan.ahead) if each.fits(case)), None)
         if fault is None:
             return False
         self._faults.remove(fault)
