@@ -100,6 +100,8 @@ _ALTER: Final = (altered_alike, altered_in_the_tap)
 """What somebody does to the first events of an hour of a device whose events are altered."""
 _AT_HOME: Final = (Kind.LOST, Kind.EXPIRED, Kind.LOST, None, Kind.LOST, Kind.DROPPED)
 """What becomes of events for services in a home whose readers take few; None: they are taken."""
+_ONE_AN_HOUR: Final = frozenset({"lost_on_the_way_up", "lost_behind_iot_core", "by_another_client"})
+"""Faults of which a device has one an hour: where a number is unseen, no digest proves what others sent."""
 _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
 """What a device that discards ends itself, by its place in the hour."""
 
@@ -175,6 +177,7 @@ class Generator:
         self._faults = deque(each for each in FAULTS if each.name not in plan.without)
         self._extras = cycle([*WAYS, *WAYS, "refused", "vanished"])
         self._extra_is_due = False
+        self._unproven: set[tuple[str, int]] = set()
         self._at_home = cycle(_AT_HOME)
         self.unseen = 0
         self._since_fault = self._numbers = self._frames = self.events = 0
@@ -359,9 +362,14 @@ class Generator:
     def _plant(self, case: Case) -> bool:
         """Plant the next fault that fits into `case` and write it; False where none does."""
         # The first waits until it fits; meanwhile the next ones may go before it.
-        fault = next((each for each in islice(self._faults, self._plan.ahead) if each.fits(case)), None)
+        hour = case.passage.client_id, case.passage.accepted_at_ms // HOUR_MS
+        barred = _ONE_AN_HOUR if hour in self._unproven else ()
+        following = (each for each in islice(self._faults, self._plan.ahead) if each.name not in barred)
+        fault = next((each for each in following if each.fits(case)), None)
         if fault is None:
             return False
+        if fault.name in _ONE_AN_HOUR:
+            self._unproven.add(hour)
         self._faults.remove(fault)
         self._faults.append(fault)
         self._since_fault = 0

@@ -11,7 +11,14 @@ from local.archive_generator.truth import PLANTED
 from tests.spark.both_ways import differences
 
 PLAN = Scale(
-    events=15_360, hours=24, events_an_hour=40, fault_every=9, trouble_every=16, rows=1_000, holes=True
+    events=15_360,
+    hours=24,
+    events_an_hour=40,
+    fault_every=9,
+    trouble_every=16,
+    rows=1_000,
+    holes=True,
+    ahead=20,
 )
 
 
