@@ -32,7 +32,7 @@ LESS: Final = 5
 
 _HOURS: Final = 24
 _DELIVERY: Final = re.compile(
-    r'(?=.*"entered_by":"device\.outbox")(?=.*"outcome":"delivered")(?!.*"destination":"alarm-centre\.inbox")'
+    r'(?=.*"entered_by":"device\.outbox")(?=.*"outcome":"delivered")(?!.*"destination":"(alarm-centre|nurse)\.inbox")'
 )
 """A line of the ledger that says that a device's event was delivered, where no handover says so too."""
 
