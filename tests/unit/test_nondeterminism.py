@@ -115,7 +115,7 @@ def test_each_way_to_the_machine_is_seen(code: str) -> None:
 
 def test_only_wiring_takes_the_machines_clocks() -> None:
     doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
-    types = ("Call", "Clock", "Pool", "System", "Threads", "Uptime", "UptimeClock")
+    types = ("Call", "Clock", "Host", "Pool", "System", "Threads", "Uptime", "UptimeClock")
     taken: list[str] = []
     packages = ("edge", "lambdas", "parts")
     for path in sorted(each for package in packages for each in (ROOT / package).rglob("*.py")):
