@@ -63,7 +63,7 @@ HUNG_UP: Final = "the broker hung up"
 """All that is known of an end without a reason, as MQTT 3.1.1 has it."""
 
 _REMEDIES: Final = {
-    0x84: "use the other protocol version",
+    0x84: "set local.protocol (or cloud.protocol) to the other version",
     0x8E: "another connection uses client id {client_id!r}; give each client its own",
     0x93: "a smaller window of unacknowledged publishes is needed",
     0x95: "see the broker's limit of a message",

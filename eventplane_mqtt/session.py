@@ -116,12 +116,13 @@ class SendWindow:
         self._in_use.add(last)
         return last
 
-    def may_go(self, packet: bytes) -> bool:
+    def may_go(self, packet: bytes, others: int) -> bool:
         """Return whether the PUBLISH with the newest id may be sent now; if not, it is kept here.
 
-        A broker may hang up on a client that exceeds its receive maximum (MQTT 5).
+        A broker may hang up on a client that exceeds its receive maximum (MQTT 5), which `others`, the ids of
+        SUBSCRIBEs, have no part in.
         """
-        if len(self._in_use) <= self.receive_maximum:
+        if len(self._in_use) - others <= self.receive_maximum:
             return True
         self._held_back.append(packet)
         return False
@@ -243,7 +244,7 @@ class Session:
         packet = codec.encode_publish(self._version, name, payload, mid, retain=retain)
         if len(packet) > self._max_packet_bytes:
             self._refuse(mid, f"{len(packet)} bytes, the broker takes {self._max_packet_bytes}")
-        elif not mid or self._sent.may_go(packet):
+        elif not mid or self._sent.may_go(packet, len(self._filters)):
             self._put(packet)
         return mid
 

@@ -100,9 +100,8 @@ def test_it_stands_without_subscriptions(caplog: pytest.LogCaptureFixture) -> No
         (LOGIN, broker.connack(reason=5), "not authorized; see that the broker knows this user name"),
         (LOGIN, broker.connack(reason=4), "bad user name or password; see that the broker knows this user"),
         (ENDPOINT, broker.connack(reason=5), "not authorized; see whether the broker wants a user name"),
-        (ENDPOINT, broker.connack(reason=1), "unsupported protocol version; use the other"),
         (ENDPOINT, broker.connack(reason=77), "unknown reason 0x4d"),
-        (V5, broker.connack(4, reason=1), "unsupported protocol version"),
+        (V5, broker.connack(4, reason=1), "unsupported protocol version; set local.protocol"),
         (V5, broker.connack(5, 0x97, b"\x1f\x00\x04much"), "CONNECT refused: quota exceeded (much)"),
         (V5, broker.connack(5, 0x85), "client id 'c'"),
         (ENDPOINT, broker.publish(b"t", b""), "PUBLISH: it came before CONNACK"),
@@ -197,6 +196,15 @@ def test_what_is_larger_than_the_broker_takes_is_not_sent_but_refused() -> None:
     (report,) = wire.session.take_messages()
     assert isinstance(report, Acknowledged)
     assert (report.mid, report.failure) == (mid, "packet too large: 108 bytes, the broker takes 100")
+
+
+def test_subscribe_takes_no_part_of_the_window() -> None:
+    wire = Wire(replace(V5, clean_session=False, subscriptions=("t",)))
+    wire.sent()
+    wire.receive(broker.connack(5, properties=b"\x21\x00\x01", present=True), broker.publish(b"t", b"", 0, 5))
+    wire.sent()
+    mids = [wire.session.publish("t", b"") for _ in range(2)]
+    assert wire.sent() == codec.encode_publish(5, T, b"", mids[0])
 
 
 def test_an_idle_session_pings() -> None:
