@@ -139,6 +139,7 @@ class Dispatcher:
         interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)
+        self._urgent_outboxes = subscriptions(contract, LinkName.URGENT)
         self._device = contract.device
         self._inboxes = inboxes
         self._queues = queues
@@ -151,7 +152,9 @@ class Dispatcher:
         """
         batch.acknowledge.append(message)
         if message.foreign:
-            batch.foreign += 1
+            # No event is lost with a receipt or question, nor over a subscription that only the other had.
+            is_urgent, topic = message.link is LinkName.URGENT, message.topic
+            batch.foreign += topic in self._urgent_outboxes if is_urgent else is_outbox_topic(topic)
             return
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)

@@ -15,7 +15,7 @@ from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
-from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
+from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, interest_topic, local_topic
 from eventplane_mqtt import Endpoint, Login
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Received
 from local.histories.broker import matches
@@ -188,9 +188,11 @@ class TestSessions:
 
     def test_what_waited_for_another_is_dropped(self, device: Device) -> None:
         alarm = over(device, LOCAL, event("theirs", ALARM).json.encode())
-        device.turn(alarm._replace(foreign=True), over(device, URGENT, event("ours", ALARM).json.encode()))
+        no_loss = (over(device, LOCAL, b"{}", interest_topic("call")), over(device, URGENT, b"{}", STRANGE))
+        theirs = [each._replace(foreign=True) for each in (alarm, *no_loss)]
+        device.turn(*theirs, over(device, URGENT, event("ours", ALARM).json.encode()))
         assert device.ids_at("call") == ["ours"]
-        assert device.local.last.acknowledged == [1]
+        assert device.local.last.acknowledged == [1, 1]
         device.turn(after=61.0)
         assert device.not_stored()[OUTBOXES, "another_thing"] == 1
 
