@@ -52,7 +52,7 @@ class LocalSettings:
     count only until the file can be read."""
     client_id: str = text("eventplane-forwarder")
     """MQTT client id."""
-    # Only MQTT 5 says for which device a message waited (ADR 57).
+    # Only MQTT 5 says for which device a message waited (ADR 58).
     protocol: Literal["3.1.1", "5"] = choice("5", ("3.1.1", "5"))
     """MQTT version. With 3.1.1 messages that wait on a card from another device are sent as this device's."""
     username: str | None = word(
