@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.resource_names import archive_bucket
+from eventplane.values import MAX_TIME_MS, whole_number
 from operations import system
 from operations.command import ChoiceError, day, say
 from operations.errors import ArchiveMissingError
@@ -183,7 +184,7 @@ class Days:
 _SHAPES: Final[dict[str, type[Any]]] = {TAP: TapRecord, LEDGER: LedgerRecord, HANDOVERS: HandoverRecord}
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,), "str": (str,), "Outcome": (str,), "str | None": (str, type(None)),
-    "int | None": (int, type(None)),
+    "int | None": (int, type(None)), "Basis": (str,),
 }  # fmt: skip
 
 
@@ -193,10 +194,15 @@ def _hour(name: str) -> tuple[str, ...]:
 
 
 def _check(record: Record, folder: str) -> None:
-    """Raises TypeError and LookupError for a row that lacks what `folder` has in each."""
+    """Raises TypeError, LookupError and ValueError for a row that lacks what `folder` has in each."""
     for field in fields(_SHAPES[folder]):
-        if field.default is MISSING and not isinstance(record[field.name], _KINDS[str(field.type)]):
-            raise TypeError(f"{field.name} is {record[field.name]!r}")
+        value = record[field.name] if field.default is MISSING else record.get(field.name, field.default)
+        if not isinstance(value, _KINDS[str(field.type)]):
+            raise TypeError(f"{field.name} is {value!r}")
+        if isinstance(value, int):
+            whole_number(value, MAX_TIME_MS)
+        elif isinstance(value, str):
+            value.encode()  # half a surrogate pair is no text
 
 
 def json_object(line: bytes) -> Record | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -208,8 +209,20 @@ class _Table:
         return f"<h2>{self.title}</h2>\n<table><tr>{head}</tr>\n{rows}</table>\n"
 
 
+_UNSEEN: Final = re.compile("[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+"""What turns the reading direction, or has no width. Listed: Python's own tables differ by version."""
+
+
 def _shown(value: object) -> str:
-    return "" if value is None else escape(str(value))
+    seen = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", "" if value is None else str(value))
+    return escape(seen)
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return timestamp_of_ms(at_ms)
+    except OverflowError:  # its offset puts the time of a source beyond the calendar
+        return f"{at_ms} ms"
 
 
 _STYLE: Final = (
@@ -233,7 +246,7 @@ def page(document: Mapping[str, Any]) -> bytes:
             (
                 (
                     each["step"],
-                    timestamp_of_ms(each["at_ms"]),
+                    _time(each["at_ms"]),
                     each["clock"],
                     each["where"],
                     each["what"],

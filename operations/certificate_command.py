@@ -28,6 +28,7 @@ from operations.certificate import (
     verified,
 )
 from operations.command import DONE, END_UNKNOWN, ChoiceError, add_contract, contract_of, present
+from operations.text import word
 
 _KMS: Final = ("alias/", "arn:")
 
@@ -95,7 +96,7 @@ def _verify(options: argparse.Namespace, file: Path) -> int:
     if verdict:
         lines.append(f"verdict: {verdict['verdict']} on {verdict['window']}, event {verdict['event']}")
     lines += [f"not known: {each}" for each in document["unknown"]]
-    present(options, document, "\n".join(lines))
+    present(options, document, "\n".join(map(word, lines)))
     return DONE if document["is_complete"] else END_UNKNOWN
 
 
@@ -109,6 +110,8 @@ def _write(options: argparse.Namespace) -> int:
     from operations.certified import document_of
     from operations.trace_command import found_traces
 
+    if options.output.suffix == ".html":
+        raise ChoiceError("the page is beside the document, as .html: name another --output")
     options.names = options.words
     found, days, cloud = found_traces(options, contract_of(options))
     chosen = [each for each in found if options.sender in (None, each.sender)]
@@ -135,7 +138,7 @@ def _write(options: argparse.Namespace) -> int:
     options.output.with_suffix(".html").write_bytes(page(signed))
     place = f"{options.output} and {options.output.with_suffix('.html').name}"
     lines = [f"{place}: signed by {signed['key']}", *(f"not known: {each}" for each in signed["unknown"])]
-    present(options, signed, "\n".join(lines))
+    present(options, signed, "\n".join(map(word, lines)))
     return DONE
 
 

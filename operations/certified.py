@@ -15,9 +15,8 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.ledger import CONTRACTS
 from eventplane.sending import without_stamp
-from eventplane.values import is_timestamp, timestamp_ms, timestamp_of_ms
+from eventplane.values import MAX_TIME_MS, is_timestamp, timestamp_ms, timestamp_of_ms, whole_number
 from operations.certificate import sha256
-from operations.command import END_UNKNOWN
 from operations.stations import Station
 from operations.trace import Trace
 
@@ -30,6 +29,11 @@ _CLOCKS: Final = {
     "taken": "the reader",
 }
 """Whose clock tells the time of a step."""
+
+_UNREADABLE: Final = (
+    *(EnvelopeError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError, EOFError),
+    zlib.error,
+)
 
 Read = Callable[[str], bytes | None]
 """Returns what lies beneath the audit's folder, None for a name that does not exist."""
@@ -56,7 +60,7 @@ def document_of(
         raise NotCertifiedError("the tap does not have the event", "see `eventplane trace`")
     unknown = [*trace.missing, *trace.unknown_ends]
     unknown += [f"{each.inbox}: {each}" for each in trace.accounts if each.fate in OPEN]
-    if trace.status == END_UNKNOWN and not incomplete:
+    if unknown and not incomplete:
         raise NotCertifiedError(
             f"an end is not known: {'; '.join(unknown)}", "wait, or accept it by --incomplete"
         )
@@ -91,7 +95,7 @@ def document_of(
             for each in steps
         ],
         "accounts": [each.document() for each in trace.accounts],
-        "is_complete": trace.status != END_UNKNOWN,
+        "is_complete": not unknown,
         "unknown": [*unknown, *more],
         "clocks": [
             {
@@ -129,10 +133,13 @@ def _verdict(
             report = audit(report_name(window, number)) or b""
             packed = audit(inventory_name(window, chain["inventory"])) or b""
             inventory = gzip.decompress(packed)
-            listed = json.loads(inventory)["objects"]
+            listed = {name: str(each) for name, each in json.loads(inventory)["objects"].items()}
             is_whole = [_digest(report), _digest(inventory)] == [chain["report"], chain["inventory"]]
-            rows = json.loads(report)["devices"]
-        except (EnvelopeError, ValueError, LookupError, TypeError, OSError, zlib.error) as error:
+            skews = {row["client_id"]: row.get("skew_ms") for row in json.loads(report)["devices"]}
+            skew = skews.get(device)
+            if skew is not None:
+                skew = whole_number(skew, MAX_TIME_MS, -MAX_TIME_MS)
+        except _UNREADABLE as error:
             raise NotCertifiedError(
                 f"the verdict on {window} cannot be read: {error!r}", "audit it again"
             ) from error
@@ -141,10 +148,9 @@ def _verdict(
                 f"report or inventory of {window} do not fit the verdict", "audit it again"
             )
         unlisted = [name for name, each in found.items() if not _is_listed(name, each, listed)]
-        skew = next((row.get("skew_ms") for row in rows if device and row.get("client_id") == device), None)
         return (
             {
-                "verdict": data["verdict"],
+                "verdict": str(data["verdict"]),
                 "window": window,
                 "revision": number,
                 "event": event.id,

@@ -17,7 +17,7 @@ from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
 from eventplane.values import whole_number
 from operations.command_line import environment
-from operations.text import table
+from operations.text import safe, table
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -133,5 +133,5 @@ def shell_line(options: argparse.Namespace, *words: str) -> str:
 
 def say(text: str) -> None:
     """Tell the person, not the program that reads the output."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(safe(text) + "\n")
     sys.stderr.flush()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
-from eventplane.account import OF_ROUTER, Account, Fate, reader_of
+from eventplane.account import EVERY_INBOX, OF_ROUTER, Account, Fate, reader_of
 from eventplane.contract import Contract, ContractError, Place, load_compiled
 from eventplane.device_reports import DISCARDED, MANIFEST, REPORT_PREFIX, STARTED, forwarder_source
 from eventplane.envelope import Envelope
@@ -25,10 +26,14 @@ _LOSSES_MS: Final = 120_000
 
 @dataclass(slots=True)
 class Heard:
-    """The reports of a device, and when it was `heard_ms` last, Unix milliseconds (0: never)."""
+    """The reports of a device, and when it was `heard_ms` last, Unix milliseconds (0: never).
+
+    The objects `unread` may have more of them.
+    """
 
     read: DeviceReports = field(default_factory=DeviceReports)
     heard_ms: int = 0
+    unread: tuple[str, ...] = ()
 
 
 def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[str, Heard]:
@@ -51,6 +56,8 @@ def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[s
             number = str(event.attributes.get(EPOCH)), _number_of(event)
             own = event.type, event.source, event.id, *number, event.json
             reports.setdefault(device, []).append(Report(device, True, "", at_ms, each["archive_file"], *own))
+    for home in homes.values():
+        home.unread = tuple(sorted(name for name in days.damaged if name.startswith(f"{TAP}/")))
     for device, rows in reports.items():
         homes[device].read = read_reports(rows, [contract.device.outbox.address])
     return homes
@@ -63,14 +70,19 @@ def at_home(
 
     Times are at the latest.
     What was due says the contract of which its manifest has the version, if `compiled` returns that, else
-    `contract`. A client without our forwarder has no inboxes beside it.
+    `contract`, and other inboxes are unknown. A client without our forwarder has no inboxes beside it.
     """
     epoch, number = event.attributes.get(EPOCH), _number_of(event)
     if number is None and not event.sender.service:
         return
     manifests = [each for each in home.read.manifests if each.epoch == each.report.epoch == epoch]
     version = next((each.contract for each in manifests if _covers(each, number or 0)), None)
-    contract = (_contract(version, compiled) if version else None) or contract
+    if version and version != contract.version:
+        if held := _contract(version, compiled):
+            contract = held
+        else:
+            why = f"the archive has no contract {version}, by which {device} decided"
+            yield Account(EVERY_INBOX, Fate.UNKNOWN, why=why), ""
     for inbox in sorted({each.destination for each in Router(contract, Place.DEVICE).route(event)}):
         if inbox == contract.device.outbox.address:
             continue
@@ -90,13 +102,13 @@ def at_home(
 def _by_manifests(
     inbox: str, number: int, manifests: list[ManifestReport], device: str, home: Heard, contract: Contract
 ) -> tuple[Account, str]:
-    """Return the account by the first manifest by which it has ended, or the last by which it waits.
+    """Return the account by the first manifest by which it has ended for good, or the last by which it waits.
 
     What was stored for the cloud and not for `inbox` is lost, as in the audit. What the device has given up
     it reports later than that it has ended.
     """
     reader, waits, why = reader_of(inbox), None, f"no manifest of {device} states its end yet"
-    sound = [each for each in manifests if not each.contradiction]
+    sound = sorted((each for each in manifests if not each.contradiction), key=attrgetter("sequence"))
     said = [(each, stated) for each in sound for stated in each.homes if stated.inbox == inbox]
     if not any(_within(number, stated.span) for _, stated in said):
         for each in sound:
@@ -104,22 +116,24 @@ def _by_manifests(
                 lost = f"{device} stored it, and not for {reader}"
                 return Account(inbox, Fate.LOST, "", lost, each.report.accepted_at_ms), each.report.file
         said = []
-    is_told = not any(each.type == DISCARDED for each in home.read.unsettled)
+    is_told = not (home.unread or any(each.type == DISCARDED for each in home.read.unsettled))
+    ended: tuple[Account, str] | None = None
     for each, stated in said:
         has_ended, at_ms = stated.ended(number, each.sequence), each.report.accepted_at_ms
         if has_ended is False:
             account = Account(inbox, Fate.WAITING, device, f"{reader} has not taken it", at_ms)
-            waits = account, each.report.file
-        elif has_ended:
+            ended, waits = None, (account, each.report.file)
+        elif has_ended and not ended:
             if not is_told or (home.heard_ms < at_ms + _LOSSES_MS and not each.is_final):
                 waits, why = None, f"it has ended, and whether {device} gave it up is not reported yet"
-                continue
-            if contract.channel(inbox).receipts:
-                return Account(inbox, Fate.HANDLED, reader, at_ms=at_ms), each.report.file
-            return Account(inbox, Fate.IN_INBOX, at_ms=at_ms), each.report.file
+            elif contract.channel(inbox).receipts:
+                ended = Account(inbox, Fate.HANDLED, reader, at_ms=at_ms), each.report.file
+            else:
+                ended = Account(inbox, Fate.IN_INBOX, at_ms=at_ms), each.report.file
     if unsettled := len(home.read.unsettled):
         why += f"; {unsettled} reports of {device} cannot be read or contradict others"
-    return waits or (Account(inbox, Fate.UNKNOWN, why=why), "")
+    why += "".join(f"; {name} cannot be read to its end" for name in home.unread)
+    return ended or waits or (Account(inbox, Fate.UNKNOWN, why=why), "")
 
 
 def _covers(manifest: ManifestReport, number: int) -> bool:

@@ -237,7 +237,9 @@ def _text(found: Trace) -> str:
     rows = [_row(each) for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
     lines += [*map(_line, found.accounts), *map(_possible, found.possible)]
-    return "\n".join([*lines, *(f"missing: {each}" for each in (*found.missing, *found.unknown_ends))])
+    return "\n".join(
+        [*lines, *(f"missing: {text.word(each)}" for each in (*found.missing, *found.unknown_ends))]
+    )
 
 
 def _line(account: Account) -> str:

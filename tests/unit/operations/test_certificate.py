@@ -16,7 +16,7 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sending import without_stamp
@@ -98,22 +98,22 @@ def desk(folder: Folder, run: Run) -> Desk:
     return Desk(folder, run)
 
 
-def audited(folder: Folder, altered: str = "") -> Envelope:
+def audited(folder: Folder, altered: str = "", inventory: str = "", **changed: object) -> Envelope:
     """File a verdict on the archive's day as the audit does."""
     listed = {
         name.relative_to(folder.root).as_posix(): sha256(name.read_bytes() + altered.encode())
         for name in folder.root.glob("*/date=*/hour=*/*.gz")
     }
-    inventory = json.dumps({"objects": listed}).encode()
-    chain = {"inventory": digest_of(inventory), "before": None, "begins": None, "compared": None}
+    listing = (inventory or json.dumps({"objects": listed})).encode()
+    chain = {"inventory": digest_of(listing), "before": None, "begins": None, "compared": None}
     members: dict[str, Any] = {"coverage": {}, "totals": {}}
     members |= {"verdict": "proven", "reasons": [], "chain": chain, "revision": {"number": 0}}
     members |= {"window": {"date": DAY}, "watermark": {"as_of_ms": ACCEPTED_MS}}
-    members |= {"devices": [{"client_id": "home-1", "skew_ms": -12}]}
+    members |= {"devices": [{"client_id": "home-1", "skew_ms": -12}]} | changed
     body = json.dumps(members).encode()
     event = verdict_event(body)
     folder.put(f"audit/reports/{DAY}/0.json", body)
-    folder.put(f"audit/inventories/{DAY}/{chain['inventory']}.json.gz", gzip.compress(inventory))
+    folder.put(f"audit/inventories/{DAY}/{chain['inventory']}.json.gz", gzip.compress(listing))
     folder.put(f"audit/verdicts/{DAY}.json", f"{event.json}\n".encode())
     return event
 
@@ -161,6 +161,59 @@ def test_the_verdict_that_operations_got_is_compared(desk: Desk) -> None:
     assert (status, Flaw.OTHER_VERDICT in err) == (1, True)
 
 
+def altered_rows(desk: Desk, folder: str, **members: Any) -> None:
+    (file,) = desk.folder.root.glob(f"{folder}/*/*/one.json.gz")
+    first, *others = gzip.decompress(file.read_bytes()).splitlines()
+    body = b"\n".join([json.dumps(json.loads(first) | members, separators=(",", ":")).encode(), *others])
+    file.write_bytes(gzip.compress(body))
+
+
+def test_one_failed_end_hides_no_unknown_one(desk: Desk) -> None:
+    altered_rows(desk, "handovers", outcome="dead_lettered", reason="x")
+    desk.folder.write("tap", [line(ALARM), LATER], DAY)
+    assert desk.issue()[0] == 1
+    assert desk.issue("--incomplete")[0] == 0
+    assert desk.verify()[0] == 3
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        *({"decided_at_ms": each} for each in (10**20, -(10**17), 10**200)),
+        *({"reason": "\ud800"}, {"route": {"a": 1}}, {"sender": 7}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["handovers", "ledger"])
+def test_a_row_of_wrong_values_is_damage(desk: Desk, kind: str, members: dict[str, Any]) -> None:
+    altered_rows(desk, kind, **members)
+    status, out, _ = desk.issue("--incomplete")
+    assert (status, f"what else {kind}/date={DAY}" in out) == (0, True)
+    _, _, err = desk.run("trace", *NAMES, *desk.folder.named, *DAYS, "--json")
+    assert f"{kind}/date={DAY}/hour=12/one.json.gz could not be read" in err
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_beyond_the_calendar_is_shown(desk: Desk, time: str) -> None:
+    said = {**ALARM.attributes, "time": time, "recordedtime": time}
+    desk.folder.write("tap", [line(write_event(said, {})), manifest(7), LATER], DAY)
+    assert desk.issue()[0] == 0
+    assert desk.verify(desk.document.with_suffix(".html"))[0] == 0
+
+
+def test_names_cannot_turn_what_is_read(desk: Desk) -> None:
+    turned = "17\u202e71"
+    desk.folder.write("tap", [line(write_event({**ALARM.attributes, "id": turned}, {}))], DAY)
+    desk.issue()
+    words = (*desk.folder.named, *DAYS, "--incomplete", "--output", str(desk.document))
+    assert desk.run("certificate", turned, *words, "--key", str(desk.document.parent / "key"))[0] == 0
+    shown = desk.verify()[1] + desk.document.with_suffix(".html").read_text().partition("<script")[0]
+    assert (shown.count("17\\u202e71"), "\u202e" in shown) == (4, False)
+
+
+def test_the_page_does_not_replace_the_document(desk: Desk) -> None:
+    assert desk.issue("--output", "certificate.html")[0] == 2
+
+
 def test_a_damaged_object_is_named(desk: Desk) -> None:
     whole = gzip.compress(b"{}\n" * 50)
     desk.folder.put(f"ledger/date={DAY}/cut.json.gz", whole[: len(whole) // 2])
@@ -170,6 +223,18 @@ def test_a_damaged_object_is_named(desk: Desk) -> None:
 def test_it_says_that_no_audit_has_judged_it(desk: Desk) -> None:
     assert "no audit has judged them" in desk.issue()[1]
     assert desk.verify()[0] == 0
+
+
+@pytest.mark.parametrize("devices", [None, 7, [7], {"a": 1}, [{"client_id": "home-1", "skew_ms": [1]}]])
+def test_a_report_of_wrong_types_is_refused(desk: Desk, devices: object) -> None:
+    audited(desk.folder, devices=devices)
+    assert "the verdict on 2026-01-01 cannot be read" in desk.issue()[2]
+
+
+@pytest.mark.parametrize("inventory", ['{"objects": []}', "[" * 50_000])
+def test_a_wrong_inventory_is_refused(desk: Desk, inventory: str) -> None:
+    audited(desk.folder, inventory=inventory)
+    assert "the verdict on 2026-01-01 cannot be read" in desk.issue()[2]
 
 
 @pytest.mark.parametrize("what", ["evidence", "report", "inventory", "verdict"])

@@ -17,6 +17,7 @@ from tests.unit.operations.support import (
     MemoryArchive,
     line,
     manifest,
+    packed,
     report,
 )
 
@@ -55,6 +56,10 @@ def traced(*reports: str) -> Trace:
         ((manifest(7),), "unknown: it has ended, and whether home-1 gave it up is not reported yet"),
         ((manifest(7), GIVEN_UP, LATER), "expired by home-1: x"),
         ((manifest(8, at=8), LATER), "lost: home-1 stored it, and not for call-service"),
+        (
+            (manifest(7), manifest(6, 2 * MINUTE_MS, 7), LATER),
+            "waiting in home-1: call-service has not taken it",
+        ),
         # Words of another device, of another life of its spool, and of a time before.
         ((manifest(7, device="home-2"), LATER), NOT_YET),
         ((manifest(7, epoch="e2"), LATER), NOT_YET),
@@ -83,6 +88,23 @@ def test_a_damaged_manifest_proves_nothing(pending: object) -> None:
     stated = {"destination": "call-service.inbox", "first": 7, "last": 7, "count": 1, "acknowledged_to": 7}
     damaged = {"epoch": "e1", "statements": [{**stated, "pending": pending}]}
     assert UNREAD in {str(each) for each in traced(report(MANIFEST, damaged, MINUTE_MS), LATER).accounts}
+
+
+def test_unread_reports_may_have_given_it_up() -> None:
+    archive = MemoryArchive()
+    archive.write(TAP, line(ALARM), manifest(7), LATER)
+    archive.objects["tap/date=2026-01-01/hour=01/cut.json.gz"] = packed([GIVEN_UP])[:30]
+    (found,) = traces(("/homes/1/voice", "17"), Days(archive, DAY, DAY), [], CONTRACT)
+    said = {each.inbox: str(each) for each in found.accounts}["call-service.inbox"]
+    assert said.startswith("unknown: it has ended")
+    assert "cut.json.gz cannot be read" in said
+
+
+def test_what_was_due_by_a_lost_contract_is_unknown() -> None:
+    found = traced(manifest(7).replace(CONTRACT.version, "0123456789abcdef"), LATER)
+    assert "unknown: the archive has no contract 0123456789abcdef, by which home-1 decided" in [
+        str(each) for each in found.accounts
+    ]
 
 
 def test_the_tap_is_read_once_for_all_homes() -> None:
