@@ -35,8 +35,7 @@ from eventplane_aws.rules import SQS_BATCH, SQS_VISIBILITY, SQS_WAIT
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
-from eventplane_client.ports import Message
-from eventplane_client.ports import ReceiptPort as ReceiptsPort
+from eventplane_client.ports import Message, ReceiptPort
 from eventplane_client.receipts import Receipts
 from eventplane_client.system import SYSTEM, System
 
@@ -83,7 +82,7 @@ class SqsTransport:
         order: OutboxOrder | None = None,
         system: System = SYSTEM,
         polls: Any = None,
-        receipts: ReceiptsPort | None = None,
+        receipts: ReceiptPort | None = None,
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
