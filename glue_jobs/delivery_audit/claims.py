@@ -21,7 +21,7 @@ from eventplane.report_reader import (
     Statement,
     read_reports,
 )
-from glue_jobs.delivery_audit.completeness import Share
+from glue_jobs.delivery_audit.completeness import EpochShare
 from glue_jobs.delivery_audit.number_ranges import (
     Event,
     SeenNumbers,
@@ -198,7 +198,7 @@ class Claims:
             yield from (row._replace(within=False) for row in each.rows)
 
     @property
-    def share(self) -> Share:
+    def share(self) -> EpochShare:
         """The numbers that are judged for this client id."""
         own = self.own
         before = [each for each in self.store if each.last < own.first]
@@ -210,7 +210,7 @@ class Claims:
             for each in self._others
             if each.client_id in self._owners and each.first < own.first
         ]
-        return Share(
+        return EpochShare(
             own.client_id,
             (max((each.last for each in before), default=-MOST) + 1, MOST if is_last else own.last),
             (max((each.seen.hours[1] for each in before), default=first_hour), last_hour),

@@ -155,7 +155,7 @@ class Scope:
         return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
 
 
-class Share(NamedTuple):
+class EpochShare(NamedTuple):
     """The part that is judged for `client_id` of an epoch that came under several client ids.
 
     Its own are the numbers in `span`, which came in `hours`. Numbers up to `unproven_to` came under another
@@ -210,7 +210,7 @@ class Completeness:
         reports: DeviceReports,
         arrivals: Sequence[Arrival],
         scope: Scope,
-        shares: Mapping[str, Share],
+        shares: Mapping[str, EpochShare],
     ) -> None:
         self.seen = seen
         self._shares = shares
