@@ -209,7 +209,12 @@ class _Device:
         shares = {epoch: claims.share for epoch, claims in self._claims.items()}
         self._completeness = Completeness(self._seen, self._reports, arrivals, scope, shares)
         self._attestation = Attestation(self._completeness)
-        due = [Due(each.epoch, *event) for each in self._hours if each.epoch for event in each.due]
+        due = [
+            Due(each.epoch, *event)._replace(client_id=each.client_id)
+            for each in self._hours
+            if each.epoch
+            for event in each.due
+        ]
         homes = judge_homes(self._completeness, due, lambda epoch: bool(self._attestation.awaiting(epoch)))
         self._homes = [each for each in homes if each.manifest.report.within]
         self._within = {each.hour for each in self._hours if each.within}

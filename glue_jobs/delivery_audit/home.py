@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from eventplane.account import OF_ROUTER, Fate
@@ -27,6 +27,7 @@ from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.event_group import DeliveryRow
 from glue_jobs.delivery_audit.findings import Hop
 from glue_jobs.delivery_audit.number_ranges import clipped, without
+from glue_jobs.delivery_audit.rules import date_of
 
 HOME: Final = ("stated", "receipt", "broker", "explained", "lost", "pending", "unattested", "unstated")
 """Counts of events for inboxes on the device. Of the `stated`, a reader confirmed the `receipt`, the broker
@@ -66,7 +67,8 @@ class _Word(NamedTuple):
 
 
 class Due(NamedTuple):
-    """An event, and by which contracts the device must store it where (`expect.expected_routes`)."""
+    """An event of `client_id`, and by which contracts the device must store it where
+    (`expect.expected_routes`). The hours of the tap have the fields between the first and the last."""
 
     epoch: str
     sequence: int
@@ -77,6 +79,7 @@ class Due(NamedTuple):
     type: str = ""
     recorded_at_ms: int | None = None
     accepted_at_ms: int = 0
+    client_id: str = ""
 
     @property
     def inboxes(self) -> Iterator[list[str]]:
@@ -89,12 +92,12 @@ class Due(NamedTuple):
         """Return the row about the event at an inbox, by the manifest that says what became of it."""
         report = by.report
         return DeliveryRow(
-            date=report.date,
-            sender=str(sender_in_frame(report.client_id, {SENDER_SERVICE: self.service or ""})),
+            date=date_of(self.accepted_at_ms),
+            sender=str(sender_in_frame(self.client_id, {SENDER_SERVICE: self.service or ""})),
             source=self.source,
             id=self.id,
             type=self.type,
-            device=report.client_id,
+            device=self.client_id,
             epoch=self.epoch,
             sequence=self.sequence,
             route=None,
@@ -120,7 +123,10 @@ def judge_homes(
 
     `awaits` returns whether another manifest of an epoch may still come.
     """
-    by_number = sorted(due, key=itemgetter(0, 1))
+    # The line may have sent an event twice: it was there when it came first.
+    newest_first = sorted(due, key=attrgetter("accepted_at_ms"), reverse=True)
+    once = {(each.epoch, each.sequence, each.service, each.source, each.id): each for each in newest_first}
+    by_number = sorted(once.values(), key=attrgetter("epoch", "sequence", "source", "id"))
     yield from _not_stored(completeness, by_number)
     homes, stated = completeness.scope.homes, _stated(completeness)
     ended: dict[tuple[str, str], list[DiscardReport]] = defaultdict(list)

@@ -329,7 +329,7 @@ def _device_hour(
         if report is not None
     ]
     due = [
-        (row.sequence or 0, lines, *(getattr(row, name) for name in Due._fields[3:]))
+        (row.sequence or 0, lines, *(getattr(row, name) for name in Due._fields[3:-1]))
         for row, _, lines in sent
         if epoch and lines and not is_best_effort(row)
     ]

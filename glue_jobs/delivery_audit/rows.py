@@ -320,7 +320,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
-            sf.collect_list(sf.when(is_due, sf.struct(*Due._fields[1:]))).alias("due"),
+            sf.collect_list(sf.when(is_due, sf.struct(*Due._fields[1:-1]))).alias("due"),
             sf.max("accepted_at_ms").alias("last_ms"),
             sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
         )

@@ -256,7 +256,7 @@ class Home:
                 0,
                 [each.report for each in events if each.report is not None],
                 [
-                    Due("", each.number, each.due)[1:]
+                    Due("", each.number, each.due, accepted_at_ms=each.at_ms)[1:-1]
                     for each in events
                     if each.due and each.number is not None
                 ],

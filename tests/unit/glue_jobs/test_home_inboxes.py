@@ -10,7 +10,7 @@ from eventplane.report_reader import SALVAGE_SHIFT
 from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device
 from glue_jobs.delivery_audit.event_group import HOUR_MS
 from glue_jobs.delivery_audit.home import HOME
-from tests.unit.glue_jobs.home import SCOPE, SIREN, Home, steps
+from tests.unit.glue_jobs.home import NOON_MS, SCOPE, SIREN, Home, judged_together, steps
 
 HOMES = replace(SCOPE, homes={SIREN: True}, lateness_ms=HOUR_MS)
 MOST = STATED_PENDING // 2
@@ -178,6 +178,16 @@ def test_each_due_event_has_a_row(story: str, rows: list[tuple[Any, ...]]) -> No
         (each.hop, each.destination, each.device) == ("device_inbox", SIREN, "home-1") for each in found
     )
     assert Home().live(f"{story}, {LATER}").judged(HOMES).deliveries == []
+
+
+def test_a_row_is_of_the_event_as_it_came() -> None:
+    home = Home().live("send 1 due=v1 home=waits, manifest")
+    home.events.append(home.events[0]._replace(at_ms=NOON_MS + 1))
+    home.live(f"wait 13, move, take 1, send 1, {LATER}")
+    found = judged_together(home, scope=replace(HOMES, is_listed=True))
+    (row,) = (row for each in found.values() for row in each.deliveries)
+    assert (row.date, row.device, row.sender) == ("2026-03-01", "home-1", "home-1/")
+    assert (row.accepted_at_ms, row.verdict) == (NOON_MS, "delivered")
 
 
 def test_numbers_that_are_stated_twice_count_once() -> None:
