@@ -160,6 +160,8 @@ def verified(body: bytes, key: ec.EllipticCurvePublicKey, verdict: bytes | None 
         key.verify(signature, digest, ALGORITHM)
     except (ValueError, InvalidSignature) as error:
         raise CertificateError(Flaw.ALTERED, "the key has not signed what it says") from error
+    if base64.b64encode(signature).decode() != document["signature"]:  # its last letter has unused bits
+        raise CertificateError(Flaw.ALTERED, "its signature is spelled otherwise than the key's")
     if is_page and page(document) != body:
         raise CertificateError(Flaw.OTHER_PAGE, "the page shows something else than its document says")
     if verdict is not None and _digest_of_event(verdict) != (document["verdict"] or {}).get("digest"):

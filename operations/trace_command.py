@@ -38,6 +38,9 @@ from operations.trace import Trace, traces
 _MOST: Final = 4
 """Devices whose reports are read: anybody can send in the name of a `source`."""
 
+_MOST_SOURCES: Final = 16
+"""Sources of one id that are followed: for each the archive is read anew."""
+
 _FATES: Final = {**OF_ROUTER, NOT_STORED: Fate.REFUSED}
 
 
@@ -218,6 +221,9 @@ def _claims(names: Sequence[str], days: Days, letters: Sequence[Letter]) -> list
     sources = set(named) or sources_of(id, days) | {
         source for letter in letters for source, each in letter.claims if each == id
     }
+    if len(sources) > _MOST_SOURCES:
+        some = ", ".join(sorted(sources)[:_MOST])
+        raise ChoiceError(f"{len(sources):,} sources have an event of this id ({some}, ...): name its SOURCE")
     return [(source, id) for source in sorted(sources) or [""]]
 
 

@@ -276,9 +276,21 @@ def swapped(desk: Desk) -> bytes:
     return text(made)
 
 
+def other_letter(desk: Desk) -> bytes:
+    """Spell a signature that ends with padding by other bits that no byte has."""
+    made = signed(desk)
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    while not (body := made["signature"].rstrip("=")) < made["signature"]:
+        desk.issue()
+        made = signed(desk)
+    padding = made["signature"][len(body) :]
+    return text({**made, "signature": f"{body[:-1]}{letters[letters.index(body[-1]) + 1]}{padding}"})
+
+
 ATTACKS: dict[Flaw, list[Callable[[Desk], bytes]]] = {
     Flaw.ALTERED: [
         swapped,
+        other_letter,
         lambda desk: desk.document.read_bytes().replace(b"home-1", b"home-2"),
         lambda desk: text({**signed(desk), "is_complete": False}),
         lambda desk: text({**signed(desk), "signature": ""}),

@@ -416,6 +416,14 @@ def test_the_command_prints_the_steps_of_the_days_that_it_is_asked_for(
     assert out.startswith("2 senders have sent events of these names")
 
 
+def test_an_id_of_many_sources_needs_one(folder: Folder, run: Run) -> None:
+    sent = [write_event({**SENT.attributes, "source": f"/homes/{each}"}, {}) for each in range(17)]
+    folder.write("tap", [tap_line(each.json) for each in sent], "2026-03-02")
+    status, out, err = run("trace", "17", *DAYS, *folder.named)
+    assert (status, out, "17 sources have an event of this id (/homes/0, " in err) == (2, "", True)
+    assert run("trace", "/homes/0", "17", *DAYS, *folder.named)[0] == 3
+
+
 def test_a_damaged_object_hides_no_other(folder: Folder, run: Run) -> None:
     whole = gzip.compress(tap_line(event("18").json).encode() * 50)
     folder.put("tap/date=2026-03-02/cut.json.gz", whole[: len(whole) // 2])
