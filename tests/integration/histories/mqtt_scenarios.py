@@ -321,6 +321,7 @@ def owners(connect: Callable[[], Wire]) -> list[str]:
         writer.wire.send(_packet(0x32, topic + b"\x00\x01here"))
         observed += _published(reader.packet(), topic)
         reader.drop()
+        writer.settle()  # the broker knows of it
         writer.wire.send(_packet(0x32, topic + b"\x00\x01away"))
         writer.settle()
     writer.wire.drop()
