@@ -166,6 +166,12 @@ def test_a_message_for_another_owner_is_foreign(properties: bytes, foreign: bool
         list(Decoder(5, LIMIT, OURS).feed(cut + data))
 
 
+@pytest.mark.parametrize("properties", [_OURS + b"\xff", b"\xff" + _OURS], ids=["2.0", "2.1"])
+def test_senders_properties_are_not_read(properties: bytes) -> None:
+    (found,) = Decoder(5, LIMIT, OURS).feed(broker.publish(b"t", b"x", 3, 5, properties=properties))
+    assert found == Publish("t", b"x", 3, False, False)
+
+
 def test_properties_that_are_too_large_leave_no_payload() -> None:
     properties, payload = b"\xd2\x0f" + b"\x26\0\1a\0\1b" * 286, bytes(3_000)
     data = broker.packet(0x32, b"\0\1t\0\3" + properties + payload) + broker.PINGRESP
