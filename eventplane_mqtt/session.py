@@ -283,8 +283,9 @@ class Session:
         elif error is not None or self._phase is _Phase.UP:
             self.end(f"connection lost: {error or reasons.HUNG_UP}")
         elif self._phase is _Phase.CONNECTING:
-            # IoT Core refuses in this way.
-            self.end(f"{reasons.HUNG_UP} instead of CONNACK; {reasons.identity(self._endpoint)}")
+            # IoT Core refuses in this way, and some brokers a version that they do not know.
+            also = ", and that it knows MQTT 5 (else set protocol to 3.1.1)" if self._version == 5 else ""
+            self.end(f"{reasons.HUNG_UP} instead of CONNACK; {reasons.identity(self._endpoint)}{also}")
         else:
             self.end(f"{reasons.HUNG_UP} instead of SUBACK; see its access rules")
 

@@ -104,6 +104,7 @@ def test_it_stands_without_subscriptions(caplog: pytest.LogCaptureFixture) -> No
         (V5, broker.connack(4, reason=1), "unsupported protocol version; set local.protocol"),
         (V5, broker.connack(5, 0x97, b"\x1f\x00\x04much"), "CONNECT refused: quota exceeded (much)"),
         (V5, broker.connack(5, 0x85), "client id 'c'"),
+        (V5, b"", "and that it knows MQTT 5 (else set protocol to 3.1.1)"),
         (ENDPOINT, broker.publish(b"t", b""), "PUBLISH: it came before CONNACK"),
         (ENDPOINT, b"HTTP/1.1 400 Bad Request\r\n", "broke the protocol"),
     ],
@@ -111,6 +112,7 @@ def test_it_stands_without_subscriptions(caplog: pytest.LogCaptureFixture) -> No
 def test_a_refusal_says_why(endpoint: Endpoint, answer: bytes, reason: str) -> None:
     wire = Wire(endpoint)
     assert wire.receive(answer) == []
+    wire.session.lost(None)
     assert reason in ended(wire)
 
 
