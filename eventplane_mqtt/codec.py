@@ -339,8 +339,7 @@ class Decoder:
         return Publish(topic, payload, mid, bool(first & 8), bool(first & 1), oversize, foreign)
 
     def _is_foreign(self, properties: bytes) -> bool:
-        # First or last, as Mosquitto 2.0 or 2.1 writes it: a sender's properties cost no time then, however
-        # many they are. A sender that forges the last one at 2.0 could send its message in the other device.
+        # Where Mosquitto 2.0 or 2.1 has it: a sender's properties cost no time then, however many (ADR 58).
         ours = self._usual_properties[1:]
         if self._owner and (properties.startswith(ours) or properties.endswith(ours)):
             return False

@@ -119,8 +119,7 @@ class SendWindow:
     def may_go(self, packet: bytes, others: int) -> bool:
         """Return whether the PUBLISH with the newest id may be sent now; if not, it is kept here.
 
-        A broker may hang up on a client that exceeds its receive maximum (MQTT 5), which `others`, the ids of
-        SUBSCRIBEs, have no part in.
+        A broker may hang up on a client beyond its receive maximum (MQTT 5). `others` are ids of SUBSCRIBEs.
         """
         if len(self._in_use) - others <= self.receive_maximum:
             return True
