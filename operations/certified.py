@@ -123,7 +123,7 @@ def _verdict(
     Raises `NotCertifiedError` where evidence contradicts the verdict's inventory.
     """
     sent = next((each.at_ms for each in trace.stations if each.step == "sent"), 0)
-    for window in (timestamp_of_ms(sent)[:10], "all"):
+    for window in (day := timestamp_of_ms(sent)[:10], "all"):
         if (body := audit(verdict_name(window))) is None:
             continue
         try:
@@ -168,7 +168,8 @@ def _verdict(
             ]
             + ([] if skew is not None else ["how far the device's clock was ahead"]),
         )
-    return None, None, ["whether the records were altered before they were signed: no audit has judged them"]
+    why = f"no audit of {day}, or of all days, has judged them"
+    return None, None, [f"whether the records were altered before they were signed: {why}"]
 
 
 def _is_listed(name: str, body: bytes, listed: dict[str, str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from eventplane.account import (
@@ -170,7 +171,8 @@ def _trace(
     contract: Contract,
     homes: Mapping[str, Heard],
 ) -> Trace:
-    taps = [each for who, each in seen.events if who == sender]
+    # Of copies with several numbers the first one was in the home first.
+    taps = sorted((each for who, each in seen.events if who == sender), key=itemgetter("accepted_at_ms"))
     event = _event(taps)
     items = [each for who, each in seen.malformed if who == sender]
     own = [each for each in records if followed.sender_of(each) == sender]

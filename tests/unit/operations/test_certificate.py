@@ -221,7 +221,7 @@ def test_a_damaged_object_is_named(desk: Desk) -> None:
 
 
 def test_it_says_that_no_audit_has_judged_it(desk: Desk) -> None:
-    assert "no audit has judged them" in desk.issue()[1]
+    assert "no audit of 2026-01-01, or of all days, has judged them" in desk.issue()[1]
     assert desk.verify()[0] == 0
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.device_reports import DISCARDED, MANIFEST
+from eventplane.envelope import write_event
 from operations.archive import Days
 from operations.command import END_UNKNOWN
 from operations.trace import Trace, traces
@@ -37,9 +38,9 @@ GIVEN_UP = report(
 )
 
 
-def traced(*reports: str) -> Trace:
+def traced(*reports: str, before: str = "") -> Trace:
     archive = MemoryArchive()
-    archive.write(TAP, line(ALARM), *reports)
+    archive.write(TAP, *filter(None, [before]), line(ALARM), *reports)
     (found,) = traces(("/homes/1/voice", "17"), Days(archive, DAY, DAY), [], CONTRACT)
     return found
 
@@ -88,6 +89,12 @@ def test_a_damaged_manifest_proves_nothing(pending: object) -> None:
     stated = {"destination": "call-service.inbox", "first": 7, "last": 7, "count": 1, "acknowledged_to": 7}
     damaged = {"epoch": "e1", "statements": [{**stated, "pending": pending}]}
     assert UNREAD in {str(each) for each in traced(report(MANIFEST, damaged, MINUTE_MS), LATER).accounts}
+
+
+def test_the_first_copy_tells_of_its_home() -> None:
+    again = line(write_event({**ALARM.attributes, "devicesequence": "8"}, {}), 1).replace("m-17", "m-18")
+    said = {each.inbox: str(each) for each in traced(manifest(7), LATER, before=again).accounts}
+    assert said["call-service.inbox"] == "handled by call-service"
 
 
 def test_unread_reports_may_have_given_it_up() -> None:
