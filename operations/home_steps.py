@@ -78,7 +78,7 @@ def at_home(
     manifests = [each for each in home.read.manifests if each.epoch == each.report.epoch == epoch]
     version = next((each.contract for each in manifests if _covers(each, number or 0)), None)
     if version and version != contract.version:
-        if held := _contract(version, compiled):
+        if held := archived_contract(version, compiled):
             contract = held
         else:
             why = f"the archive has no contract {version}, by which {device} decided"
@@ -153,7 +153,8 @@ def _number_of(event: Envelope) -> int | None:
         return None
 
 
-def _contract(version: str, compiled: Callable[[str], bytes | None]) -> Contract | None:
+def archived_contract(version: str, compiled: Callable[[str], bytes | None]) -> Contract | None:
+    """Return the contract of a version, None where `compiled` has none or a damaged one."""
     found = compiled(version) if version.isalnum() else None
     try:
         return load_compiled(found) if found else None

@@ -17,7 +17,7 @@ from eventplane.account import (
     inbox_of,
     reader_of,
 )
-from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
+from eventplane.contract import Contract, ParticipantKind, Place
 from eventplane.downlink.device import Acknowledgement
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
@@ -29,7 +29,7 @@ from eventplane.trace_context import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.command import DONE, END_UNKNOWN, FAILED
-from operations.home_steps import Heard, at_home, homes_of
+from operations.home_steps import Heard, archived_contract, at_home, homes_of
 from operations.letters import Letter, letter_of
 from operations.names import Claim, answers_in, event_in_tap, names_in, sender_in_tap
 from operations.search import Item, Sought, in_tap
@@ -45,8 +45,8 @@ _UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its
 @dataclass(slots=True)
 class Trace:
     """The known history of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
-    inbox, and which records are `missing`, in words; `unknown_ends` says of inboxes with the event why nobody
-    knows what their reader did. While it `is_open`, more is about to be known.
+    inbox, and which records are `missing`, in words; `unknown_ends` says of inboxes with the event, or of
+    any, why nobody knows what their reader did. While it `is_open`, more is about to be known.
 
     The sender is '' where nobody knows it, and of an event that nobody has seen. Of that, `possible` is what
     may have become of it, by its device's reports. Its spans are those of the trace `trace_id`, which is
@@ -74,7 +74,8 @@ class Trace:
         fates = {each.fate for each in self.accounts}
         if fates & ENDED_OTHERWISE:
             return FAILED
-        return DONE if fates <= ENDED_AS_DECLARED and not self.missing else END_UNKNOWN
+        is_known = fates <= ENDED_AS_DECLARED and not (self.missing or self.unknown_ends)
+        return DONE if is_known else END_UNKNOWN
 
 
 def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contract) -> list[Trace]:
@@ -201,6 +202,12 @@ def _trace(
     missing = list(_missing([*taps, *items], decided, told, contract))
     cloud = accounts(due, facts, why)
     ends = (*cloud, *(account for account, _ in home))
+    unknown_ends = [_unknown_end(each, seen.claim, deciding) for each in ends if each.fate is Fate.IN_INBOX]
+    unknown_ends += (
+        f"other inboxes: the archive has no contract {version}, which decided"
+        for version in sorted({each["contract_version"] for each in decided} - {contract.version})
+        if archived_contract(version, days.contract) is None
+    )
     return Trace(
         seen.claim,
         sender,
@@ -211,7 +218,7 @@ def _trace(
         sorted(found, key=lambda station: station.at_ms),
         ends,
         missing,
-        [_unknown_end(each, seen.claim, deciding) for each in ends if each.fate is Fate.IN_INBOX],
+        unknown_ends,
     )
 
 
@@ -245,8 +252,8 @@ def deciding_contract(
         # What was sent again may be for somebody who came later, by a contract that nothing else is owed by.
         routed = [each for each in own if each["reason"] not in (REPLAY, REDRIVE)] or own
         version = max(routed, key=lambda each: each["decided_at_ms"])["contract_version"]
-        found = None if version == contract.version else compiled(version)
-        contract = load_compiled(found) if found else contract
+        if version != contract.version:
+            contract = archived_contract(version, compiled) or contract
     return contract
 
 

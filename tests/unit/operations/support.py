@@ -235,7 +235,7 @@ def ledger_line(
     *,
     route: tuple[str, str] | None = None,
     reason: str | None = None,
-    contract_version: str = "0123456789abcdef",
+    contract_version: str = load_contract().version,
     sender: Sender = HOME,
 ) -> str:
     """What a router decided on an event of `sender`, or (None) on what was none; `route` is its name and

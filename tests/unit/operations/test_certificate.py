@@ -220,6 +220,14 @@ def test_a_damaged_object_is_named(desk: Desk) -> None:
     assert f"what else ledger/date={DAY}/cut.json.gz had" in desk.issue()[1]
 
 
+def test_a_damaged_contract_hides_no_trace(desk: Desk) -> None:
+    altered_rows(desk, "ledger", contract_version="0123456789abcdef", decided_at_ms=DECIDED_MS + 1)
+    desk.folder.put("contracts/0123456789abcdef.json", b"{}")
+    status, out, _ = desk.run("trace", *NAMES, *desk.folder.named, *DAYS)
+    assert (status, "taken by alarm-centre" in out) == (3, True)
+    assert "missing: other inboxes: the archive has no contract 0123456789abcdef, which decided" in out
+
+
 def test_it_says_that_no_audit_has_judged_it(desk: Desk) -> None:
     assert "no audit of 2026-01-01, or of all days, has judged them" in desk.issue()[1]
     assert desk.verify()[0] == 0
