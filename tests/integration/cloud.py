@@ -76,10 +76,10 @@ def run(
     )  # fmt: skip
 
 
-def output_of(cloud: CloudEndpoint, *words: str) -> str:
-    """The output of a command that has to succeed."""
+def output_of(cloud: CloudEndpoint, *words: str, status: int = 0) -> str:
+    """The output of a command that has to end with `status`."""
     done = run(cloud, *words)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout
 
 
