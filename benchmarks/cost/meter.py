@@ -128,5 +128,7 @@ class Meter(CallProxy):
             self.units["s3_get"] += 1
         elif action == PUBLISH:
             self.units += self._publish
+        elif action.startswith("secretsmanager."):
+            self.units["secret_call"] += 1
         else:
             raise ValueError(f"{action} has no price here; say what it counts as")
