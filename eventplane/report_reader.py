@@ -85,6 +85,11 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
     return result
 
 
+def within(number: int, span: Range) -> bool:
+    """Return whether a number is in a range."""
+    return span[0] <= number <= span[1]
+
+
 def length(ranges: Iterable[Range]) -> int:
     """Return how many numbers there are in ranges that do not overlap."""
     return sum(last - first + 1 for first, last in ranges)
@@ -139,7 +144,7 @@ class HomeStatement:
 
     def ended(self, number: int, sequence: int) -> bool | None:
         """Return whether an event has ended by the manifest numbered `sequence`; None: it is not said."""
-        if self.pending is not None and any(first <= number <= last for first, last in self.pending):
+        if self.pending is not None and any(within(number, each) for each in self.pending):
             return False
         is_told = self.pending is not None and number <= min(self.told_to, sequence - 1)
         return True if is_told else None

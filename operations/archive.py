@@ -113,6 +113,7 @@ class Days:
         self._hours = hours
         self.first, self.last = first, last
         self.damaged: dict[str, str] = {}
+        self._contracts: dict[str, bytes | None] = {}
 
     def records(self, folder: str, wanted: Wanted) -> Iterator[Record]:
         """The records that `wanted` gives for the lines of `folder`, each with what its kind always has."""
@@ -139,8 +140,10 @@ class Days:
                 yield from ahead.popleft()()
 
     def contract(self, version: str) -> bytes | None:
-        """The compiled contract of a version, if the archive has it."""
-        return body_of(self._archive, f"{CONTRACTS}/{version}.json")
+        """The compiled contract of a version, if the archive has it; each is fetched once."""
+        if version not in self._contracts:
+            self._contracts[version] = body_of(self._archive, f"{CONTRACTS}/{version}.json")
+        return self._contracts[version]
 
     def names(self, folder: str, hours: Hours | None = None) -> Iterator[str]:
         """The objects of `folder`; with `hours` only those that were written from the first to the last."""

@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(run=_certificate)
     add = parser.add_argument
-    add("words", nargs="+", metavar="ID", help="the event's `id`, after its `source` if wanted")
+    add("names", nargs="+", metavar="ID", help="the event's `id`, after its `source` if wanted")
     add(
         "--key",
         metavar="KEY",
@@ -69,7 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _certificate(options: argparse.Namespace) -> int:
-    match options.words:
+    match options.names:
         case ["verify", file]:
             return _verify(options, Path(file))
         case ["key"]:
@@ -112,7 +112,6 @@ def _write(options: argparse.Namespace) -> int:
 
     if options.output.suffix == ".html":
         raise ChoiceError("the page is beside the document, as .html: name another --output")
-    options.names = options.words
     found, days, cloud = found_traces(options, contract_of(options))
     chosen = [each for each in found if options.sender in (None, each.sender)]
     if len(chosen) != 1:
@@ -133,9 +132,10 @@ def _write(options: argparse.Namespace) -> int:
     )
     signer = _signer(options)
     signed = sign(document, signer)
-    verified(page(signed), signer.public)  # what is too large for a reader is not written
+    shown = page(signed)
+    verified(shown, signer.public)  # what is too large for a reader is not written
     options.output.write_bytes(text(signed))
-    options.output.with_suffix(".html").write_bytes(page(signed))
+    options.output.with_suffix(".html").write_bytes(shown)
     place = f"{options.output} and {options.output.with_suffix('.html').name}"
     lines = [f"{place}: signed by {signed['key']}", *(f"not known: {each}" for each in signed["unknown"])]
     present(options, signed, "\n".join(map(word, lines)))

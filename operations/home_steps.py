@@ -14,7 +14,7 @@ from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.report_reader import MOST, DeviceReports, ManifestReport, Range, Report, read_reports
+from eventplane.report_reader import MOST, DeviceReports, ManifestReport, Report, read_reports, within
 from eventplane.router import Router
 from eventplane.values import whole_number
 from operations.archive import Days, Record, json_object
@@ -56,8 +56,9 @@ def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[s
             number = str(event.attributes.get(EPOCH)), _number_of(event)
             own = event.type, event.source, event.id, *number, event.json
             reports.setdefault(device, []).append(Report(device, True, "", at_ms, each["archive_file"], *own))
+    unread = tuple(sorted(name for name in days.damaged if name.startswith(f"{TAP}/")))
     for home in homes.values():
-        home.unread = tuple(sorted(name for name in days.damaged if name.startswith(f"{TAP}/")))
+        home.unread = unread
     for device, rows in reports.items():
         homes[device].read = read_reports(rows, [contract.device.outbox.address])
     return homes
@@ -90,7 +91,7 @@ def at_home(
             yield Account(inbox, Fate.UNKNOWN, why="it has no number, so no manifest states its end"), ""
             continue
         for lost in home.read.home_discards:
-            if (lost.epoch, lost.destination) == (epoch, inbox) and _within(number, lost.span):
+            if (lost.epoch, lost.destination) == (epoch, inbox) and within(number, lost.span):
                 fate = OF_ROUTER.get(lost.outcome, Fate.UNKNOWN)
                 account = Account(inbox, fate, device, lost.reason, lost.report.accepted_at_ms)
                 yield account, lost.report.file
@@ -110,9 +111,9 @@ def _by_manifests(
     reader, waits, why = reader_of(inbox), None, f"no manifest of {device} states its end yet"
     sound = sorted((each for each in manifests if not each.contradiction), key=attrgetter("sequence"))
     said = [(each, stated) for each in sound for stated in each.homes if stated.inbox == inbox]
-    if not any(_within(number, stated.span) for _, stated in said):
+    if not any(within(number, stated.span) for _, stated in said):
         for each in sound:
-            if each.contract == contract.version and each.span and _within(number, each.span):
+            if each.contract == contract.version and each.span and within(number, each.span):
                 lost = f"{device} stored it, and not for {reader}"
                 return Account(inbox, Fate.LOST, "", lost, each.report.accepted_at_ms), each.report.file
         said = []
@@ -139,11 +140,7 @@ def _by_manifests(
 def _covers(manifest: ManifestReport, number: int) -> bool:
     """Return whether the manifest states what was stored at `number`."""
     spans = [*(each.span for each in manifest.statements), *(each.span for each in manifest.homes)]
-    return any(_within(number, each) for each in spans)
-
-
-def _within(number: int, span: Range) -> bool:
-    return span[0] <= number <= span[1]
+    return any(within(number, each) for each in spans)
 
 
 def _number_of(event: Envelope) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -117,7 +118,7 @@ class Only(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(ABC):
     """A setting of channels or webhooks: its default, its meaning, and where it may be set.
 
     `outbox_default` is that of an outbox, if it has its own. One that is not `is_always_written` is left out
@@ -130,9 +131,9 @@ class Setting:
     only: Only | None = None
     is_always_written: bool = False
 
+    @abstractmethod
     def read(self, name: str, section: Section, default: Any = None) -> Any:
         """Return the member `name` of `section`; `default` replaces the setting's own."""
-        raise NotImplementedError
 
     def read_of(self, name: str, section: Section, kind: ParticipantKind, box: str) -> Any:
         """Return the member `name` of the section of a channel; faults go to the section."""

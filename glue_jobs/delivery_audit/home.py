@@ -21,6 +21,7 @@ from eventplane.report_reader import (
     Range,
     length,
     merged,
+    within,
 )
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.completeness import Completeness
@@ -162,8 +163,14 @@ def judge_homes(
 
 def _due_of(due: Sequence[Due], manifest: ManifestReport, inbox: str, span: Range) -> Iterator[Due]:
     """Yield the events with numbers in `span` that are due at `inbox` by the manifest's contract."""
-    start, end = (bisect_left(due, (manifest.epoch, at)) for at in (span[0], span[1] + 1))
-    return (each for each in due[start:end] if [manifest.contract, inbox] in [*each.inboxes])
+    there = _numbered(due, manifest.epoch, span)
+    return (each for each in there if [manifest.contract, inbox] in [*each.inboxes])
+
+
+def _numbered(due: Sequence[Due], epoch: str, span: Range) -> Sequence[Due]:
+    """Return the events of `epoch` with numbers in `span`."""
+    start, end = (bisect_left(due, (epoch, at)) for at in (span[0], span[1] + 1))
+    return due[start:end]
 
 
 def _row(
@@ -178,7 +185,7 @@ def _row(
     """Return the row about an event that a manifest states; its `verdict` is for what is pending since."""
     number = event.sequence
     for lost in ended:
-        if lost.span[0] <= number <= lost.span[1]:
+        if within(number, lost.span):
             return event.row(inbox, word.manifest, lost.outcome, OF_ROUTER[lost.outcome])
     if clipped(word.pending, (number, number)):
         return event.row(inbox, word.manifest, verdict, _FATES[verdict])
@@ -196,9 +203,8 @@ def _not_stored(completeness: Completeness, due: Sequence[Due]) -> Iterator[Judg
         for manifest in filter(completeness.is_own, manifests):
             if manifest.span is None or manifest.report.accepted_at_ms > completeness.scope.watermark_ms:
                 continue
-            start, end = (bisect_left(due, (epoch, at)) for at in (manifest.span[0], manifest.span[1] + 1))
             led: dict[str, set[int]] = defaultdict(set)
-            for each in due[start:end]:
+            for each in _numbered(due, epoch, manifest.span):
                 for version, inbox in each.inboxes:
                     if version == manifest.contract:
                         led[inbox].add(each.sequence)
