@@ -223,7 +223,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """The receivers of an event from `sender` ('': nobody may send it), or why there are none (`problem`).
+    """The receivers of an event from `sender` ('': none may send it), or why there are none (`problem`).
 
     `routes` are all routes of the contract, explained for the event with the sender's stamps. `refused` is
     why the plane refuses it, or, where it has `receipts` on the device, why the cloud does. `not_down` is why

@@ -183,7 +183,7 @@ class Endpoint:
     Without `needs_subscriptions` a connection is up even if the broker refuses the subscriptions.
 
     A session that is not clean lasts as long as the broker likes: we ask for no end by its clock. In MQTT 5
-    the broker writes down with each message for which `owner` it waits (1 to 268435455, 0: nobody).
+    the broker stores with each message the `owner` that it waits for (1 to 268435455, 0: none).
     """
 
     host: str

@@ -102,7 +102,7 @@ def _is_recent(before: Mapping[str, Any], task: Mapping[str, Any]) -> bool:
 @dataclass(slots=True)
 class Summary:
     """The messages at one place. `waiting` and `hidden` are SQS's own approximate counts; the rest is of the
-    messages that were looked at: `looked` None means that nobody looked.
+    messages that were looked at: `looked` is None if none was.
     """
 
     title: str

@@ -111,7 +111,7 @@ def handed_over(record: Record) -> Station:
 
 
 def at_home(account: Account, file: str, device: str) -> Station | None:
-    """Return what happened at an inbox in the home of `device`, at the latest; None where nobody knows."""
+    """Return what happened at an inbox in the home of `device`, at the latest; None if unknown."""
     if account.at_ms is None:
         return None
     what = {Fate.HANDLED: f"taken by {account.by}", Fate.IN_INBOX: "handed to the broker"}

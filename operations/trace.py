@@ -46,9 +46,9 @@ _UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its
 class Trace:
     """The known history of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
     inbox, and which records are `missing`, in words; `unknown_ends` says of inboxes with the event, or of
-    any, why nobody knows what their reader did. While it `is_open`, more is about to be known.
+    any, why it is not known what their reader did. While it `is_open`, more is about to be known.
 
-    The sender is '' where nobody knows it, and of an event that nobody has seen. Of that, `possible` is what
+    The sender is '' where it is not known, and of an event without any record. Of that, `possible` is what
     may have become of it, by its device's reports. Its spans are those of the trace `trace_id`, which is
     known where the tap has the `event`. It was decided, or had to be, by the contract `contract_version`.
     """
@@ -223,7 +223,7 @@ def _trace(
 
 
 def _unknown_end(account: Account, claim: Claim, contract: Contract) -> str:
-    """Return why nobody knows what the reader of an inbox did with the event that is in it."""
+    """Return why it is not known what the reader of an inbox did with the event that is in it."""
     address = account.inbox.partition(" ")[0]
     reader = reader_of(address)
     participant = contract.participants.get(reader)

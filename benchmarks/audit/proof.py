@@ -32,7 +32,7 @@ AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
 @dataclass(frozen=True, slots=True)
 class Proof:
     """The rows `written`, how each kind at each hop was judged `before` the archive was tampered with and
-    afterwards (`scores`), and how many numbers the audit says that nobody saw or states.
+    afterwards (`scores`), and the count of numbers that the audit reports as neither seen nor stated.
     """
 
     written: dict[str, Any]

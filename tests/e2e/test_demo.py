@@ -115,5 +115,5 @@ def test_the_page_s_command_follows_what_was_lost(summary: dict[str, Any], outpu
     assert (output / "run" / "audit-without-one" / "audit.html").exists()
     words = [sys.executable, "-m", *shlex.split(command)]
     traced = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert traced.returncode == 3, traced.stderr  # nobody knows its end
+    assert traced.returncode == 3, traced.stderr  # its end is not known
     assert "no router has decided" in traced.stdout
