@@ -26,23 +26,23 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install the locked tools (repeats in an instant)
-	@tools/setup.sh
+	@lab/tools/setup.sh
 
 up: setup ## Start a plane that stays on this machine, and its control room: CONTRACT=FILE WEBHOOK=NAME=URL
-	@exec python -m local.up start $(if $(CONTRACT),--contract "$(CONTRACT)") $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
+	@exec python -m lab.up start $(if $(CONTRACT),--contract "$(CONTRACT)") $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
 
 down: setup ## End the plane of `make up`
-	@python -m local.up down
+	@python -m lab.up down
 
 publish: setup ## Put the changed contract in force in the plane of `make up`: WEBHOOK=NAME=URL
-	@python -m local.up publish $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
+	@python -m lab.up publish $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
 
 demo: $(if $(filter all,$(EVENTS)),java,setup) ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
-	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
+	@python -m lab.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
 # The parts that `check`, `lint`, `types` and `unit` can check alone: AREA=edge.
-AREAS := client contract edge eventplane eventplane_aws eventplane_mqtt glue_jobs lambdas local operations parts stacks
+AREAS := client contract edge eventplane eventplane_aws eventplane_mqtt glue_jobs lab lambdas operations parts stacks
 AREA ?=
 ifneq ($(AREA),)
 ifeq ($(filter $(AREAS),$(AREA)),)
@@ -52,7 +52,7 @@ endif
 # The package of an area and the folders of its unit tests, where they are not called like it.
 package_client := eventplane_client
 unit_eventplane := eventplane test_core_is_pure.py
-unit_local := local chaos demo up
+unit_lab := lab chaos demo up
 unit_parts := ../parts
 unit_stacks := stacks packaging
 PACKAGE := $(if $(AREA),$(or $(package_$(AREA)),$(AREA)))
@@ -61,6 +61,7 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 TYPED = $(or $(PACKAGE),$(foreach area,$(AREAS),$(or $(package_$(area)),$(area))) examples plugins/nats/eventplane_nats)
+UNTYPED := ':!lab/benchmarks' ':!lab/tools'
 # The files below $1 that git tracks, whose names end like $2, as arguments: folders of one's own in the checkout are left alone.
 # Not `git ls-files`, which has those that were deleted. Without git all files count that .gitignore does not name.
 tracked = git grep $(if $(wildcard .git),,--no-index) -lze '' -- $1 | grep -zE '\.($2)$$' | xargs -0
@@ -101,7 +102,7 @@ room-spark room-spark-audit: java
 # What speaks to a broker, once more with the next Mosquitto, from a root that only root can make. It is of a Debian that is
 # not released, which changes daily, and no mirror has to have it. EVENTPLANE_MOSQUITTO names the program for any test.
 room-next-mosquitto: setup
-	@tools/device-userland.sh forky || { echo "the next Debian cannot be installed today: its Mosquitto is not tested" >&2; exit 0; }; \
+	@lab/tools/device-userland.sh forky || { echo "the next Debian cannot be installed today: its Mosquitto is not tested" >&2; exit 0; }; \
 	  set -x; EVENTPLANE_MOSQUITTO=$(CURDIR)/build/device/forky/mosquitto pytest tests/integration/edge \
 	  tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
 # What runs on AWS Lambda's Python 3.13, or on a Debian 13 (docs/reference/runtimes.md), once more on that Python.
@@ -112,13 +113,13 @@ room-python-3.13: python-3.13
 # The Python of functions on AWS, which compiles their code.
 .PHONY: python-3.13
 python-3.13: setup
-	@tools/setup.sh python-3.13
+	@lab/tools/setup.sh python-3.13
 room-infrastructure: python-3.13
 
 # Audits of large archives, compaction and erasure run on Spark.
 .PHONY: java
 java: setup
-	@tools/setup.sh java
+	@lab/tools/setup.sh java
 bench-audit bench-cost audit-proof audit-worst audit-hostile: java
 
 check: setup ## Run the fast part side by side: lint, types, unit tests but the long ones; with AREA=edge all of its tests
@@ -134,13 +135,13 @@ lint: setup ## Check style, formatting, borders between packages, generated file
 	$(call tracked,$(LINTED),py) ruff check --force-exclude
 	$(call tracked,$(LINTED),py|md) ruff format --check --force-exclude
 	lint-imports --no-logo
-	$(if $(AREA),,python tools/tables.py --check)
-	$(if $(AREA),,python tools/dashboards.py --check)
-	$(if $(FAST)$(filter-out stacks,$(AREA)),,python tools/lint_templates.py)
+	$(if $(AREA),,python lab/tools/tables.py --check)
+	$(if $(AREA),,python lab/tools/dashboards.py --check)
+	$(if $(FAST)$(filter-out stacks,$(AREA)),,python lab/tools/lint_templates.py)
 
 tables: setup ## Write the generated tables and plots of the docs, and the dashboard of the devices
-	python tools/tables.py
-	python tools/dashboards.py
+	python lab/tools/tables.py
+	python lab/tools/dashboards.py
 
 # Reading the types of the CDK and of Spark takes most of a first run, so `make check` takes what they give as it comes.
 build/mypy.toml: pyproject.toml Makefile
@@ -150,7 +151,7 @@ build/mypy.toml: pyproject.toml Makefile
 	  'pyspark.*' 'follow_imports = "skip"' 'glue_jobs.*' 'warn_return_any = false'; } >$@
 
 types: setup build/mypy.toml ## Check types: AREA=edge
-	$(call tracked,$(TYPED),py) mypy $(if $(FAST)$(filter-out stacks,$(AREA)),--config-file build/mypy.toml --cache-dir .mypy_cache/fast)
+	$(call tracked,$(TYPED) $(UNTYPED),py) mypy $(if $(FAST)$(filter-out stacks,$(AREA)),--config-file build/mypy.toml --cache-dir .mypy_cache/fast)
 
 unit: setup ## Run unit and property tests, with all their examples: AREA=edge
 	pytest $(WORKERS) $(UNIT_TESTS) $(PROPERTY_TESTS)
@@ -193,22 +194,22 @@ audit: output = $(or $(OUTPUT),build/audit)
 audit: setup ## Audit an archive on this machine, and draw its page: INPUT=folder DATE=all OUTPUT=build/audit ENGINE=spark
 	@python -m glue_jobs.delivery_audit --INPUT "$(archive)" --OUTPUT "$(output)" --DATE "$(or $(DATE),all)" \
 	  $(if $(ENGINE),--ENGINE "$(ENGINE)")
-	@python -m local.audit_page "$(output)" --archive "$(archive)"
+	@python -m lab.audit_page "$(output)" --archive "$(archive)"
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
-	tools/lock.sh
+	lab/tools/lock.sh
 
 crash-test: setup ## Cut the power 10,000 times under the spool, damage it 2,000 times; writes build/bench/crash.json (a minute)
-	@python -m benchmarks.crash
+	@python -m lab.benchmarks.crash
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/explanation/chaos.md); writes build/chaos/SCENARIO.json
-	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(BOOTS),--boots "$(BOOTS)")
+	@python -m lab.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(BOOTS),--boots "$(BOOTS)")
 
 histories: setup ## Simulate the plane and judge it (docs/explanation/histories.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
-	@python -m local.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)
+	@python -m lab.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)
 
 histories-mutants: setup ## Plant faults one by one and count those that the histories find: SEEDS=300 ONLY=presence; writes build/chaos/histories_mutants.json
-	@python -m local.histories.mutants $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)")
+	@python -m lab.histories.mutants $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)")
 
 lost-answers: setup ## Lose the answer of every AWS call, one by one; writes build/chaos/lost-answers.json (a minute or two)
 	@python -m tests.lost_answers
@@ -217,82 +218,82 @@ attack: setup ## Attack the deployed plane in the local cloud (docs/explanation/
 	pytest tests/adversary
 
 docs: ## Build the documentation site: build/docs/index.html
-	@tools/setup.sh docs
+	@lab/tools/setup.sh docs
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 	@echo "build/docs/index.html"
 
 figures: setup ## Take every result under build/ into docs/figures.json, and write the tables and plots
-	@python -m tools.figures
-	@python tools/tables.py
+	@python -m lab.tools.figures
+	@python lab/tools/tables.py
 
 fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
 	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")
 
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
-	@python -m benchmarks.spool
+	@python -m lab.benchmarks.spool
 
 bench-router: setup ## Measure the router; writes build/bench/router.json (a minute)
-	@python -m benchmarks.router
+	@python -m lab.benchmarks.router
 
 bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
-	@python -m benchmarks.edge
+	@python -m lab.benchmarks.edge
 
 bench-client: setup ## Measure the client library over each backend; writes build/bench/client.json (some minutes)
-	@python -m benchmarks.client
+	@python -m lab.benchmarks.client
 
 bench-cloud: setup ## Measure the plane in the local cloud; writes build/bench/cloud.json (some minutes)
-	@python -m benchmarks.cloud
+	@python -m lab.benchmarks.cloud
 
 bench-cost: setup ## Count what a run would be billed for, and price it; writes build/bench/cost.json (some minutes)
-	@python -m benchmarks.cost
+	@python -m lab.benchmarks.cost
 
 plane-size: setup ## Find the largest planes that AWS takes, the smallest and its forwarder; writes build/bench/plane_size.json (minutes)
-	@python -m benchmarks.plane_size
+	@python -m lab.benchmarks.plane_size
 
 bench-downlink: setup ## Measure the way down to devices in the local cloud; writes build/bench/downlink.json (minutes)
-	@python -m benchmarks.downlink
+	@python -m lab.benchmarks.downlink
 
 bench-interest: setup ## Count the bytes not sent on real data; writes build/bench/interest.json (half a minute)
-	@python -m benchmarks.interest
+	@python -m lab.benchmarks.interest
 
 bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.json (a minute)
-	@python -m benchmarks.tracing
+	@python -m lab.benchmarks.tracing
 
 bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
-	@python -m benchmarks.conversation
+	@python -m lab.benchmarks.conversation
 
 bench-timers: setup ## Simulate two days of 1,000 devices' presence; writes build/bench/timers.json (some 6 CPU minutes): HOURS=6
-	@python -m benchmarks.timers $(if $(HOURS),--hours "$(HOURS)")
+	@python -m lab.benchmarks.timers $(if $(HOURS),--hours "$(HOURS)")
 
 bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json
-	@python -m benchmarks.scale $(REGION)
+	@python -m lab.benchmarks.scale $(REGION)
 
 audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json, audit_values.json
-	@python -m benchmarks.audit.values
-	@python -m benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")
+	@python -m lab.benchmarks.audit.values
+	@python -m lab.benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")
 
 audit-worst: setup ## Audit days on which nearly all is wrong: EVENTS=5000000; writes build/bench/audit_worst.json (an hour)
-	@python -m benchmarks.audit.worst $(if $(EVENTS),--events "$(EVENTS)")
+	@python -m lab.benchmarks.audit.worst $(if $(EVENTS),--events "$(EVENTS)")
 
 audit-hostile: setup ## Audit a fleet in which devices send hostile reports; writes build/bench/audit_hostile.json (minutes)
-	@python -m benchmarks.audit.hostile
+	@python -m lab.benchmarks.audit.hostile
 
 bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
-	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
+	@python -m lab.benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
 
 packages: setup ## Build the wheels of eventplane, eventplane-client, eventplane-forwarder: build/packages/*.whl
-	@python tools/packages.py
+	@python lab/tools/packages.py
 
 device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz (WITHOUT="discovery provisioning": without these parts)
-	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
+	@python lab/tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
 deb: setup ## Build the Debian package of the forwarder: build/device/eventplane-forwarder_VERSION_all.deb
-	@python tools/debian_package.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
+	@python lab/tools/debian_package.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
 device-image-check: deb ## Install the package in clean Debians, run it in an emulated armv7l one (as root; minutes, 180 MB of packages)
-	@tools/device-userland.sh
+	@lab/tools/device-userland.sh
 	pytest tests/device/test_package.py
-	@python -m benchmarks.device
+	@python -m lab.benchmarks.device
 
 device-boot-check: setup ## Boot the package's units under systemd on an emulated armv7l machine (as root; minutes, 75 MB of packages)
 	pytest tests/device

@@ -1,4 +1,4 @@
-"""The identity of this build of the forwarder, and its parts (`tools/device_image.py --without PART`)."""
+"""The identity of this build of the forwarder, and its parts (`lab/tools/device_image.py --without PART`)."""
 
 from __future__ import annotations
 

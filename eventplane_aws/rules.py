@@ -1,7 +1,7 @@
 """AWS's rules that the plane can meet: each with its number, source and answer, and who enforces it here.
 
 That is synthesis (`stacks.rules`), or the emulated cloud's front and the simulator's models
-(`local.aws_requests`): before AWS does. `docs/reference/limits.md` shows all of them.
+(`lab.aws_requests`): before AWS does. `docs/reference/limits.md` shows all of them.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def interpreter(version: str) -> str:
     asked = [str(program), "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
     # The program may be a link to one that is no longer there.
     if not program.exists() or subprocess.check_output(asked, text=True).strip() != version:
-        raise EventPlaneError(f"functions need Python {version}: run tools/setup.sh python-{version}")
+        raise EventPlaneError(f"functions need Python {version}: run lab/tools/setup.sh python-{version}")
     return str(program)
 
 

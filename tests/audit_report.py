@@ -5,7 +5,7 @@ from typing import Any
 
 from eventplane.account import Fate
 from glue_jobs.delivery_audit.home import HOME
-from local.audit_page.page import COLUMNS
+from lab.audit_page.page import COLUMNS
 
 HOUR_MS = 3_600_000
 FILE = "ledger/date=1970-01-01/hour=01/a.json.gz"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from local.proxy import pass_on_both_ways
+from lab.proxy import pass_on_both_ways
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import threading
 import time
 
 from eventplane.envelope import Envelope, write_event
-from local.control_room.plane import RoomFault, Stage, StageStanding, State
-from local.control_room.tally import Tally, due_inboxes
-from local.errors import LocalError
+from lab.control_room.plane import RoomFault, Stage, StageStanding, State
+from lab.control_room.tally import Tally, due_inboxes
+from lab.errors import LocalError
 from tests.plane import shipped_contract
 
 CONTRACT = shipped_contract()

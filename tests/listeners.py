@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from benchmarks.processes import children
-from local.background import Background
+from lab.background import Background
+from lab.benchmarks.processes import children
 
 _PROC: Final = Path("/proc")
 _LISTENS: Final = "0A"

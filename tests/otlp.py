@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from local.background import BackgroundServer
+from lab.background import BackgroundServer
 from tests.eventually import eventually
 
 _IDS = ("traceId", "spanId", "parentSpanId")

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalogue import catalogue
-from local.audit_page.page import write_page
-from local.demo import report as demo_report
+from lab.audit_page.page import write_page
+from lab.demo import report as demo_report
 from tests.audit_report import device, finding, hour, report
 from tests.plane import shipped_contract
 from tests.unit.demo.test_summary import audit, summary_of, verdict

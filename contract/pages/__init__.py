@@ -1,6 +1,6 @@
 """Parts of all pages: one base template, one stylesheet, and a glossary.
 
-It lies here because the catalogue is installed with the contract's reader; the pages of `local/` use it too.
+It lies here because the catalogue is installed with the contract's reader; the pages of `lab/` use it too.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.results import Figure, write
-from local.emulator import start_emulator
-from local.plane import Plane, deploy_plane
-from local.process import Supervisor
-from local.things import Thing
+from lab.benchmarks.results import Figure, write
+from lab.emulator import start_emulator
+from lab.plane import Plane, deploy_plane
+from lab.process import Supervisor
+from lab.things import Thing
 from tests.adversary.world import (
     ALARM_CENTRE,
     THIEF,

@@ -24,7 +24,7 @@ from eventplane.device_reports import (
 )
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import CONNECTED, DISCONNECTED, NOTICE, QUIET, RECOVERED
-from local.plane import THRESHOLD
+from lab.plane import THRESHOLD
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, new_id
 from tests.integration.downlink import CONTRACT, MESSAGE
 

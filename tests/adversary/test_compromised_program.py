@@ -10,7 +10,7 @@ from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import device_topic
-from local.plane import THRESHOLD
+from lab.plane import THRESHOLD
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import CONTRACT_KEY, LOW, MOST, SHUT, WEAK, down
 from tests.adversary.world import ALARM, HELP, PATIENCE_S, THIEF, VICTIM, VOICE, World, new_id

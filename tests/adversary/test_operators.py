@@ -11,7 +11,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
-from local.things import Thing
+from lab.things import Thing
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE, SHUT, down
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id

@@ -16,7 +16,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from eventplane.names import SUSPECTED
 from eventplane.topics import basic_ingest_topic, device_topic
-from local.things import Thing
+from lab.things import Thing
 from parts.fleet.lifecycle import MOST_TAKEOVERS
 from parts.provisioning import ProvisioningError
 from parts.provisioning.renewal import Renewed

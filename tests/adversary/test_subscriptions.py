@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.envelope import write_event
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
-from local.plane import with_variables
+from lab.plane import with_variables
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE
 from tests.adversary.world import READING, VICTIM, World, new_id

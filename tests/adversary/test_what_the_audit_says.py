@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eventplane.envelope import Envelope, write_event
-from local.audits import run_audits
-from local.demo.deletion import write_as_its_writer
-from local.process import Supervisor
+from lab.audits import run_audits
+from lab.demo.deletion import write_as_its_writer
+from lab.process import Supervisor
 from tests.adversary.conftest import Attempt
 from tests.adversary.world import ALARM, HELP, THIEF, VICTIM, VOICE, World, new_id
 

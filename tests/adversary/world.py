@@ -30,9 +30,9 @@ from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.mqtt import MqttTransport
-from local.cloud import CloudEndpoint
-from local.plane import Plane, invoke
-from local.things import Thing
+from lab.cloud import CloudEndpoint
+from lab.plane import Plane, invoke
+from lab.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
 from tests.integration.cloud import Archive, enter_as, run

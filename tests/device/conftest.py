@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from contract.loader import load_contract
-from local.certificates import Authority
-from local.process import Supervisor
+from lab.certificates import Authority
+from lab.process import Supervisor
 from tests.device.image import DeviceFile, build_package, make_image
 from tests.device.machine import AGENT_FILES, HOST, EmulatedDevice
 from tests.integration.edge.conftest import RULE, THING, RecordingCloud
@@ -65,7 +65,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 
 
 def require_root_folders() -> None:
-    """Require what tools/armhf-root.sh does, which makes and enters the root folder of another machine."""
+    """Require root and emulation for lab/tools/armhf-root.sh, which enters another root folder."""
     root = os.geteuid() == 0
     emulated = Path("/proc/sys/fs/binfmt_misc/qemu-arm").exists()
     namespace = emulated or subprocess.run(["unshare", "--user", "true"], check=False).returncode == 0

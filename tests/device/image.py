@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.debian_package import write_package
-from tools.device_image import ROOT, VERSION, build
+from lab.tools.debian_package import write_package
+from lab.tools.device_image import ROOT, VERSION, build
 
 BUILD = ROOT / "build" / "device"
 KERNEL = BUILD / "kernel"
@@ -77,8 +77,8 @@ def make_image(
 
 
 def copy_root(kind: str, folder: Path) -> Path:
-    """Return a copy in `folder` of the root directory that tools/device-userland.sh makes."""
-    subprocess.run([str(ROOT / "tools" / "device-userland.sh"), kind], check=True)
+    """Return a copy in `folder` of the root directory that lab/tools/device-userland.sh makes."""
+    subprocess.run([str(ROOT / "lab" / "tools" / "device-userland.sh"), kind], check=True)
     root = folder / "root"
     subprocess.run(["cp", "--archive", "--reflink=auto", str(BUILD / kind), str(root)], check=True)
     return root
@@ -86,7 +86,7 @@ def copy_root(kind: str, folder: Path) -> Path:
 
 def in_root(root: Path, *argv: str, status: int = 0) -> str:
     """Run a command in `root` as its root user, emulated; its output. It has to end with `status`."""
-    command = [str(ROOT / "tools" / "armhf-root.sh"), str(root), *argv]
+    command = [str(ROOT / "lab" / "tools" / "armhf-root.sh"), str(root), *argv]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == status, f"{argv}: status {done.returncode}: {done.stdout}"
     return done.stdout

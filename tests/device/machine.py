@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.process import Child, Supervisor
+from lab.process import Child, Supervisor
 from tests.device.image import DeviceFile, Image
 from tests.eventually import eventually
 

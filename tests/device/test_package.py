@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools.device_image import ROOT, VERSION
 from tests.device.conftest import NEXT_VERSION, require_root_folders
 from tests.device.image import build_package, copy_root, in_root
-from tools.device_image import ROOT, VERSION
 
 pytestmark = pytest.mark.source("P7")
 
@@ -43,7 +43,12 @@ def root(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     archive = f"git -C '{ROOT}' archive {RELEASED} | tar --extract --one-top-level=released"
     taken = subprocess.run(["bash", "-o", "pipefail", "-c", archive], cwd=folder, check=False).returncode == 0
     if taken:
-        build = [sys.executable, "tools/debian_package.py", "--output", str(root / "root" / "released.deb")]
+        build = [
+            sys.executable,
+            "lab/tools/debian_package.py",
+            "--output",
+            str(root / "root" / "released.deb"),
+        ]
         subprocess.run(build, cwd=folder / "released", check=True)
     return root
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from contract.scaffold import copy_contract
-from local.deploy import ROOT
-from local.up.folder import NotUpError, PlaneFolder, Running
+from lab.deploy import ROOT
+from lab.up.folder import NotUpError, PlaneFolder, Running
 from tests.eventually import eventually
 from tests.listeners import only_the_loopback_interface  # noqa: F401 - a fixture for every test here
 
@@ -41,8 +41,8 @@ class Desk:
         return self.folder.read()
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `python -m local.up` for this plane, and return what came of it."""
-        line = [sys.executable, "-m", "local.up", *words, "--folder", str(self.folder.path)]
+        """Run `python -m lab.up` for this plane, and return what came of it."""
+        line = [sys.executable, "-m", "lab.up", *words, "--folder", str(self.folder.path)]
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
     def kill(self) -> None:
@@ -53,7 +53,7 @@ class Desk:
 
     def _start(self) -> None:
         file = self.project / "contract" / "event_plane.yaml"
-        line = [sys.executable, "-m", "local.up", "--contract", str(file), "--folder", str(self.folder.path)]
+        line = [sys.executable, "-m", "lab.up", "--contract", str(file), "--folder", str(self.folder.path)]
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(line, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         assert eventually(self._is_up, SECONDS, every_s=0.2), self._output.read_text()

@@ -12,14 +12,14 @@ from contract import load_contract
 from eventplane.batch import pack
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic, urgent_rule
-from local.chaos import boots
-from local.chaos.clouds import StandIn
-from local.chaos.load import ALARMS, KEYWORD, MOTION, READINGS, SERVICES
-from local.chaos.run import RunResult, run
-from local.chaos.scenarios import SHORT
-from local.chaos.verdict import figures, summary
-from local.ports import LOOPBACK
-from local.process import Supervisor
+from lab.chaos import boots
+from lab.chaos.clouds import StandIn
+from lab.chaos.load import ALARMS, KEYWORD, MOTION, READINGS, SERVICES
+from lab.chaos.run import RunResult, run
+from lab.chaos.scenarios import SHORT
+from lab.chaos.verdict import figures, summary
+from lab.ports import LOOPBACK
+from lab.process import Supervisor
 
 SEED = 9
 BACKLOG = 500

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from local.chaos.outages import HELD, MOST_COPIES, UNSEEN
-from local.chaos.run import run
-from local.chaos.scenarios import CLOUD_FAULTS, Scenario
-from local.chaos.verdict import figures, summary
+from lab.chaos.outages import HELD, MOST_COPIES, UNSEEN
+from lab.chaos.run import run
+from lab.chaos.scenarios import CLOUD_FAULTS, Scenario
+from lab.chaos.verdict import figures, summary
 
 SEED = 1
 

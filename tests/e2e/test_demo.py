@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from local.audit_page.page import trace_command
-from local.audits import read_report
-from local.demo.run import DemoOptions, run
-from local.demo.summary import MAX_EVIDENCE
-from local.deploy import ROOT
-from local.input import open_input
+from lab.audit_page.page import trace_command
+from lab.audits import read_report
+from lab.demo.run import DemoOptions, run
+from lab.demo.summary import MAX_EVIDENCE
+from lab.deploy import ROOT
+from lab.input import open_input
 
 EVENTS = 400
 HOMES = 3

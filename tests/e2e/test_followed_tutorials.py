@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.ports import free_port
+from lab.ports import free_port
 from tests.e2e.conftest import Desk, state
 from tests.tutorials import FOLDER, ROOT, Reader, clean_environment
 
@@ -21,7 +21,7 @@ make() {{
   case "$1" in
     up) local_up status && sleep infinity ;;
     publish) local_up publish ${{2:+--webhook "${{2#WEBHOOK=}}"}} ;;
-    packages) {python} {root}/tools/packages.py --output build/packages ;;
+    packages) {python} {root}/lab/tools/packages.py --output build/packages ;;
     *) return 2 ;;
   esac
 }}
@@ -38,7 +38,7 @@ def test_each_command_prints_what_the_page_shows(desk: Desk, tmp_path: Path, pag
         (project / "build" / "up").symlink_to(desk.folder.path)
     python = shlex.quote(sys.executable)
     prelude = (
-        f"local_up() {{ (cd {shlex.quote(str(ROOT))} && exec {python} -m local.up "
+        f"local_up() {{ (cd {shlex.quote(str(ROOT))} && exec {python} -m lab.up "
         f'--folder {shlex.quote(str(desk.folder.path))} "$@"); }}\n'
         + MAKE.format(python=python, root=shlex.quote(str(ROOT)))
     )

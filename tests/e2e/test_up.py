@@ -15,12 +15,12 @@ import pytest
 from contract.scaffold import new_participant
 from eventplane.account import Fate
 from eventplane.contract import ParticipantKind
-from local.consumers import open_inbox, read_batch
-from local.control_room.plane import RoomFault
-from local.control_room.server import BUTTONS
-from local.ports import LOOPBACK
-from local.up.folder import Running, end_leftovers
-from local.up.plane import ALARM
+from lab.consumers import open_inbox, read_batch
+from lab.control_room.plane import RoomFault
+from lab.control_room.server import BUTTONS
+from lab.ports import LOOPBACK
+from lab.up.folder import Running, end_leftovers
+from lab.up.plane import ALARM
 from stacks.names import url_output
 from tests.browser import Page
 from tests.e2e.conftest import Desk, state

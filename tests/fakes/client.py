@@ -16,7 +16,7 @@ from botocore.model import OperationModel, ServiceModel
 from botocore.paginate import Paginator, PaginatorModel
 from botocore.validate import validate_parameters
 
-from local.aws_requests import broken_rule, problem
+from lab.aws_requests import broken_rule, problem
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from eventplane.records import NEW, UNCOUNTED, Condition, Item, MemoryTables, Selection, value_of
 from eventplane_aws.rules import DYNAMODB_PARTITION_KEY, DYNAMODB_SORT_KEY
 from eventplane_aws.tables import CONFLICT
-from local.aws_requests import problem, value_bytes
+from lab.aws_requests import problem, value_bytes
 from tests.fakes.client import FakeClient
 
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")

@@ -15,7 +15,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane_aws.rules import SQS_FIFO_IN_FLIGHT, SQS_IN_FLIGHT, SQS_VISIBILITY
-from local.aws_requests import broken_rule, problem
+from lab.aws_requests import broken_rule, problem
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.clock import FakeClock
 

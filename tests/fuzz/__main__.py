@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.results import Figure, write
+from lab.benchmarks.results import Figure, write
 from tests.fuzz import SLOW_S
 from tests.fuzz.seeds import seeds
 from tests.fuzz.targets import ACCEPTED, TARGETS

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane.batch import pack
 from eventplane.dead_letter import Refusal, dead_letter
@@ -13,7 +12,8 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import LedgerRecord, tap_records, to_line
 from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
-from local.mosquitto import PROFILE
+from lab.benchmarks import workload
+from lab.mosquitto import PROFILE
 from tests.fuzz.targets import DEVICE_REPORTS, GOOD_EVENTS, good_spool
 from tests.odd_profiles import ODD_PROFILES
 from tests.plane import shipped_contract

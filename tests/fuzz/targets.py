@@ -16,7 +16,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, Literal
 
-from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
 from edge.errors import SpoolError
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
@@ -37,6 +36,7 @@ from eventplane_mqtt.mailbox import LinkName
 from eventplane_mqtt.profile import read_profile
 from eventplane_mqtt.session import Session
 from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device
+from lab.benchmarks import workload
 from operations.archive import Days
 from operations.archived_letters import archived_letters
 from operations.search import in_tap

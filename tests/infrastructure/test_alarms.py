@@ -4,7 +4,7 @@ from itertools import count, takewhile
 
 import pytest
 
-from local.chaos.alarms import Metrics, read_alarms
+from lab.chaos.alarms import Metrics, read_alarms
 from tests.infrastructure.alarm_model import DAY_S, AlarmModel
 from tests.infrastructure.templates import Resource, Templates
 from tests.infrastructure.test_monitoring import plane_alarms

@@ -191,7 +191,7 @@ def test_a_failed_install_is_one_error(lock: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_python_that_is_missing_is_named_with_the_remedy() -> None:
-    with pytest.raises(EventPlaneError, match=r"run tools/setup\.sh python-3\.9"):
+    with pytest.raises(EventPlaneError, match=r"run lab/tools/setup\.sh python-3\.9"):
         bundling.interpreter("3.9")
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from benchmarks.cost.deployment import MONTH_MIN, PricedPlane, runs
-from benchmarks.cost.meter import Meter
-from benchmarks.cost.months import CANARY
+from lab.benchmarks.cost.deployment import MONTH_MIN, PricedPlane, runs
+from lab.benchmarks.cost.meter import Meter
+from lab.benchmarks.cost.months import CANARY
 
 
 @pytest.mark.source("B8")

@@ -3,10 +3,10 @@
 from random import Random
 
 from eventplane.resource_names import URGENT_INGEST, queue_name
-from local.histories.cloud import ENVIRONMENT, PLANE, CloudModel
-from local.histories.engine import Engine
-from local.histories.wires import Weather
-from local.histories.wiring import Wiring
+from lab.histories.cloud import ENVIRONMENT, PLANE, CloudModel
+from lab.histories.engine import Engine
+from lab.histories.wires import Weather
+from lab.histories.wiring import Wiring
 from stacks.names import INGEST_ERRORS, LIFECYCLE, TIMERS, WORK
 from tests.fakes.sqs import FakeQueue
 from tests.infrastructure.conftest import plane

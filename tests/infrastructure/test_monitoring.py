@@ -13,8 +13,8 @@ from eventplane.contract import Contract, Priority
 from glue_jobs.common.embedded_metrics import embedded
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
+from lab.chaos.alarms import Metrics
 from lambdas.common.metrics import Count, Delay, Gauge
-from local.chaos.alarms import Metrics
 from stacks.bundling import ROOT
 from stacks.constructs.figure_watches import NAMESPACE, SLO_DELAY_MS
 from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, SCHEDULE, Resource, Templates, joined

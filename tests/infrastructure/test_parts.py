@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.plane_size import smallest
 from eventplane.contract import Contract
 from eventplane.function_settings import LedgerWriterSettings
+from lab.benchmarks.plane_size import smallest
 from stacks.config import environment
 from tests.infrastructure.templates import Templates
 from tests.small_contract import with_changes

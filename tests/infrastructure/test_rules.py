@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.plane_size import refusal, with_services
 from eventplane_aws import rules
 from eventplane_aws.rules import Rule
+from lab.benchmarks.plane_size import refusal, with_services
 from stacks import preflight
 from stacks.rules import SIZES, RegionError, Template, TemplateRuleError, check, templates
 from tests.infrastructure.templates import Templates

@@ -5,13 +5,13 @@ import platform
 
 import pytest
 
-from benchmarks.scale.model import LOCAL, PRODUCTION
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import CONTRACTS_TABLE, cloud_destinations
 from eventplane.downlink.table import PENDING_INDEX
 from eventplane.function_settings import RouterSettings
 from eventplane.resource_names import OWNER, resource_name
 from eventplane.settings import written
+from lab.benchmarks.scale.model import LOCAL, PRODUCTION
 from lambdas.router.wiring import Channels
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture

@@ -9,8 +9,8 @@ from contract.loader import load_contract
 from eventplane.contract import ParticipantKind
 from eventplane.topics import URGENT_CLIENT_SUFFIX
 from eventplane_mqtt import Login
-from local.mosquitto import Access, Broker, start_mosquitto
-from local.process import Supervisor
+from lab.mosquitto import Access, Broker, start_mosquitto
+from lab.process import Supervisor
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sqs_binding import split
 from eventplane.topics import CLAIM_CLIENT_PREFIX
-from local.cloud import CloudEndpoint
-from local.plane import Plane
-from local.things import Thing
+from lab.cloud import CloudEndpoint
+from lab.plane import Plane
+from lab.things import Thing
 from tests.eventually import eventually
 
 ROOT: Final = Path(__file__).parents[2]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from local.certificates import Authority
-from local.cloud import CloudEndpoint
-from local.deploy import start_synthesis
-from local.emulator import start_emulator
-from local.mosquitto import Broker, start_mosquitto
-from local.plane import Plane, deploy_plane
-from local.process import Supervisor
+from lab.certificates import Authority
+from lab.cloud import CloudEndpoint
+from lab.deploy import start_synthesis
+from lab.emulator import start_emulator
+from lab.mosquitto import Broker, start_mosquitto
+from lab.plane import Plane, deploy_plane
+from lab.process import Supervisor
 from tests.browser import Page
 from tests.endpoint import EndpointServer
 from tests.integration import downlink

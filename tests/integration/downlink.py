@@ -12,13 +12,13 @@ from contract import load_contract
 from contract.acl import FORWARDER
 from eventplane.envelope import Envelope
 from eventplane_client import Client, connect
-from local.home import start_home
-from local.mosquitto import Broker
-from local.network import Network, NetworkLink
-from local.plane import Plane
-from local.ports import LOOPBACK
-from local.process import Child, Supervisor
-from local.things import Thing
+from lab.home import start_home
+from lab.mosquitto import Broker
+from lab.network import Network, NetworkLink
+from lab.plane import Plane
+from lab.ports import LOOPBACK
+from lab.process import Child, Supervisor
+from lab.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
 

@@ -9,7 +9,7 @@ from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from local.things import Thing
+from lab.things import Thing
 from tests.eventually import eventually
 
 SECONDS = 10.0

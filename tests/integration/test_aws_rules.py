@@ -12,10 +12,10 @@ import pytest
 
 from eventplane_aws import rules
 from eventplane_aws.rules import Rule
-from local.cloud import CloudEndpoint
-from local.emulator import PROGRAM, PYTHON, start_emulator
-from local.process import Supervisor, kill_by_environment
-from local.things import Thing, provision
+from lab.cloud import CloudEndpoint
+from lab.emulator import PROGRAM, PYTHON, start_emulator
+from lab.process import Supervisor, kill_by_environment
+from lab.things import Thing, provision
 from tests.aws_rules import CASES, FUNCTION, QUEUE, answer, make_resources
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient

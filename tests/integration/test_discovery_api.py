@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
-from local.cloud import CloudEndpoint
-from local.plane import Plane
+from lab.cloud import CloudEndpoint
+from lab.plane import Plane
 from tests.integration.cloud import api_url, as_user, session
 
 MESSAGE = "org.eventplane.home.message.v1"

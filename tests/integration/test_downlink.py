@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from local.plane import Plane, invoke
+from lab.plane import Plane, invoke
 from tests.integration.cloud import output_of
 from tests.integration.downlink import MESSAGE, Home, wait_for
 from tests.integration.mqtt import TestClient

@@ -18,9 +18,9 @@ from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.presence import PRESENCE
 from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from eventplane_mqtt import TlsFiles
-from local.plane import Plane
-from local.process import Supervisor
-from local.things import Thing
+from lab.plane import Plane
+from lab.process import Supervisor
+from lab.things import Thing
 from parts.provisioning import RejectedError
 from parts.provisioning.conversation import MqttCloud
 from parts.provisioning.exchange import Exchange

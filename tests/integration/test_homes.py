@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from local.certificates import Authority
-from local.home import BROKER_CONNECTED, Home, start_home
-from local.input import open_input
-from local.machine import ThisMachine
-from local.network import Network
-from local.oracle import Arrived, SentLog, expected_by_service, judge
-from local.players import Players
-from local.ports import LOOPBACK, free_port
-from local.process import Supervisor
-from local.services import CALL_SERVICE, HomeServices, arrived_on_device
-from local.things import Thing
+from lab.certificates import Authority
+from lab.home import BROKER_CONNECTED, Home, start_home
+from lab.input import open_input
+from lab.machine import ThisMachine
+from lab.network import Network
+from lab.oracle import Arrived, SentLog, expected_by_service, judge
+from lab.players import Players
+from lab.ports import LOOPBACK, free_port
+from lab.process import Supervisor
+from lab.services import CALL_SERVICE, HomeServices, arrived_on_device
+from lab.things import Thing
 from tests.eventually import eventually
 from tests.plane import shipped_contract
 

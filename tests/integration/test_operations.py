@@ -16,7 +16,7 @@ from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from glue_jobs.delivery_audit.event_group import ReplayRow
-from local.plane import Plane
+from lab.plane import Plane
 from operations.command import END_UNKNOWN
 from tests.adversary.forgeries import example
 from tests.eventually import eventually

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from eventplane import __version__
+from lab.tools.packages import ROOT, build
 from tests.artifacts import assert_size_is_stated
-from tools.packages import ROOT, build
 
 DOCS = ROOT / "docs"
 IN_EACH = {

@@ -11,9 +11,9 @@ import pytest
 
 from contract import load_contract
 from contract.catalogue import catalogue
-from local.audit_page.page import write_page
-from local.control_room.plane import RoomFault
-from local.control_room.server import ControlRoom
+from lab.audit_page.page import write_page
+from lab.control_room.plane import RoomFault
+from lab.control_room.server import ControlRoom
 from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
 from tests.browser import Page
 from tests.fake_plane import SENDER, FakePlane, alarm

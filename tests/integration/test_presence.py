@@ -14,10 +14,10 @@ from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import CONNECTED, NOTICE, QUIET, RECOVERED
 from eventplane.topics import basic_ingest_topic
-from local.cloud import CloudEndpoint
-from local.demo.lost_connection import judging
-from local.plane import Plane
-from local.things import Thing
+from lab.cloud import CloudEndpoint
+from lab.demo.lost_connection import judging
+from lab.plane import Plane
+from lab.things import Thing
 from tests.eventually import eventually
 from tests.integration.cloud import Inboxes
 from tests.integration.mqtt import TestClient

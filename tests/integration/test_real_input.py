@@ -6,8 +6,8 @@ import jsonschema
 import pytest
 
 from contract import load_contract
-from local.input import open_input
-from local.input.model import InputEvent
+from lab.input import open_input
+from lab.input.model import InputEvent
 
 
 def test_all_homes_and_events_are_there_each_once_and_in_time_order(shared_data: Path) -> None:

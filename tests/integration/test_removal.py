@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import WaiterError
 
 from eventplane.resource_names import OWNER
-from local.plane import Plane
+from lab.plane import Plane
 from stacks.application import build
 from stacks.config import environment
 from stacks.deployment import Deployment, planned_stacks

@@ -24,8 +24,8 @@ from eventplane_client.dynamodb import TABLE, DynamoDbFilter
 from eventplane_client.inbox import Inbox
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.sqs import SqsTransport
-from local.cloud import CloudEndpoint, function_logs
-from local.plane import Plane
+from lab.cloud import CloudEndpoint, function_logs
+from lab.plane import Plane
 from tests.eventually import eventually
 from tests.integration.cloud import (
     ROUND,

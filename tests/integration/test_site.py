@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from eventplane.archive_layout import TAP_FOLDER
-from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Scale, generate
+from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.generator import Scale, generate
 from tests.browser import Page
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from eventplane.envelope import Envelope
-from local.cloud import CloudEndpoint
-from local.plane import Plane, invoke
+from lab.cloud import CloudEndpoint
+from lab.plane import Plane, invoke
 from tests.integration.cloud import Inboxes
 
 ROOT = Path(__file__).parents[2]

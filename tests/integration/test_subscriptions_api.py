@@ -23,8 +23,8 @@ from eventplane.envelope import write_event
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
-from local.cloud import CloudEndpoint
-from local.plane import Plane
+from lab.cloud import CloudEndpoint
+from lab.plane import Plane
 from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
 from tests.integration.cloud import api_url, as_user, enter, enter_as, session

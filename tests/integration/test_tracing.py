@@ -18,8 +18,8 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import REPLY_TYPE
 from eventplane.trace_context import context_of
 from eventplane_client import ClientSettings, connect
-from local.plane import Plane, with_variables
-from local.process import Supervisor
+from lab.plane import Plane, with_variables
+from lab.process import Supervisor
 from parts.tracing.client import OpenTelemetry
 from parts.tracing.export import REST_S
 from tests.integration import downlink

@@ -10,10 +10,10 @@ import pytest
 from eventplane.envelope import Envelope, write_event
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
-from local.certificates import Authority
-from local.deploy import ROOT
-from local.plane import Plane, with_variables
-from local.things import Thing
+from lab.certificates import Authority
+from lab.deploy import ROOT
+from lab.plane import Plane, with_variables
+from lab.things import Thing
 from parts.webhooks.endpoint_state import ENDPOINT, EndpointState
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually

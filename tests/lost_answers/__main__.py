@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks.results import Figure, write
+from lab.benchmarks.results import Figure, write
 from tests.lost_answers.plugin import LostAnswersPlugin, Tries
 from tests.lost_answers.sites import ROOT, CallSite, call_sites
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from local.aws_requests import MEASURES, within_rules
+from lab.aws_requests import MEASURES, within_rules
 
 NAMES = """Entries MessageBody MessageAttributes StringValue DelaySeconds VisibilityTimeout WaitTimeSeconds
     Attributes MaxNumberOfMessages RedrivePolicy MessageRetentionPeriod RequestItems Keys TransactItems Item

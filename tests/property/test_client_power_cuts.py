@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.power.cuts import leftovers
-from benchmarks.power.disk import Call, Print, Sync, record
-from benchmarks.power.programs import key
-from benchmarks.power.workload import NAME
 from eventplane_client.notices import Notice, StateHealed, StateLost
 from eventplane_client.ports import Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
+from lab.benchmarks.power.cuts import leftovers
+from lab.benchmarks.power.disk import Call, Print, Sync, record
+from lab.benchmarks.power.programs import key
+from lab.benchmarks.power.workload import NAME
 
 STEPS = 40
 CUTS = 300

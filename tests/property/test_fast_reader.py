@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import workload
 from eventplane import fast_reader
 from eventplane.attributes import KNOWN
 from eventplane.batch import unpack
@@ -20,6 +19,7 @@ from eventplane.limits import (
     MAX_REMEMBERED_SHAPES,
     MAX_REMEMBERED_VALUES,
 )
+from lab.benchmarks import workload
 from tests.fuzz.targets import learn_forms, outcome
 from tests.property.strategies import EVENTS
 

@@ -9,13 +9,13 @@ from shutil import rmtree
 
 import pytest
 
-from benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
-from benchmarks.power.disk import KEPT, Call, Print, Sync, TracedDisk, Write, record
-from benchmarks.power.programs import recovered
-from benchmarks.power.workload import NAME, state
 from edge.spool import Spool
 from edge.spool.files import log_of, note_of
 from edge.system import SYSTEM
+from lab.benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
+from lab.benchmarks.power.disk import KEPT, Call, Print, Sync, TracedDisk, Write, record
+from lab.benchmarks.power.programs import recovered
+from lab.benchmarks.power.workload import NAME, state
 from tests.examples import examples, sampled
 
 COMMITS = 60

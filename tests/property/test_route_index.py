@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks import workload
 from eventplane.attributes import AttributeValue
 from eventplane.cesql import parse
 from eventplane.contract import Place, Route
@@ -14,6 +13,7 @@ from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.route_index import PrefixTable, RouteIndex, covers, residual
 from eventplane.router import Router
+from lab.benchmarks import workload
 from tests.examples import examples
 
 NAMES = st.sampled_from(["type", "source", "subject", "a", "b", "1x"])

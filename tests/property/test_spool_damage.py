@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.power.damage import DAMAGES, damage_at_random, kind_of, serve_damaged
-from benchmarks.power.snapshots import DiskSnapshot, read_files, snapshots
-from benchmarks.power.workload import NAME
 from edge.errors import SpoolCorruptError
 from edge.spool import store
 from edge.spool.files import CommitNote
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
+from lab.benchmarks.power.damage import DAMAGES, damage_at_random, kind_of, serve_damaged
+from lab.benchmarks.power.snapshots import DiskSnapshot, read_files, snapshots
+from lab.benchmarks.power.workload import NAME
 from tests.examples import examples
 from tests.scratch import SCRATCH
 from tests.unit.edge.fakes import READING, Device, event

@@ -38,7 +38,7 @@ from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import Past
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.main import main, read_arguments, request_of
-from local.audits import read_report
+from lab.audits import read_report
 from tests.spark.both_ways import differences
 from tests.spark.small_archive import ALARM, DAY, DIARY, HOUR_MS, NOON_MS, READING, SmallArchive
 from tests.unit.glue_jobs.judging import AS_OF, FILES

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.audit.proof import AS_OF, prove
 from glue_jobs.delivery_audit.main import read_arguments, request_of
-from local.archive_generator.generator import Scale
-from local.archive_generator.truth import PLANTED
+from lab.archive_generator.generator import Scale
+from lab.archive_generator.truth import PLANTED
+from lab.benchmarks.audit.proof import AS_OF, prove
 from tests.spark.both_ways import differences
 
 PLAN = Scale(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.audit.values import VALUES, differences
+from lab.benchmarks.audit.values import VALUES, differences
 
 LEAST = 20_000
 """Values that are compared."""

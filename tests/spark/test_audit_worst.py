@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.audit.worst import DAYS, LESS, counted
 from glue_jobs.delivery_audit.main import main
-from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import generate
+from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.generator import generate
+from lab.benchmarks.audit.worst import DAYS, LESS, counted
 
 AS_OF = ("--DATE", "all", "--AS_OF", "2026-04-01T00:00:00Z")
 EVENTS = 3_000

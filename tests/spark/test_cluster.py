@@ -16,8 +16,8 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from glue_jobs.delivery_audit import main as job
-from local.archive_generator.contracts import audited_contracts
-from local.archive_generator.generator import Scale, generate
+from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.generator import Scale, generate
 from stacks.bundling import copy_packages
 
 AS_OF = ("--DATE", "all", "--AS_OF", "2026-04-01T00:00:00Z")

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from contract import load_contract
 from glue_jobs.common.objects import open_output
-from local.histories.history import History
-from local.histories.oracles.audited import request_of
-from local.histories.search import story_of
+from lab.histories.history import History
+from lab.histories.oracles.audited import request_of
+from lab.histories.search import story_of
 from tests.spark.both_ways import differences
 
 

@@ -17,13 +17,13 @@ from eventplane_aws.rules import RULES, Rule
 from eventplane_client.reader import LONG_POLL_S, PREFETCH
 from eventplane_client.settings import RANGES
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
+from lab.histories.broker import ModelLink
+from lab.histories.cloud import PLANE, CloudModel
+from lab.histories.engine import Engine
+from lab.histories.function import FunctionModel
+from lab.histories.wires import Weather
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from local.histories.broker import ModelLink
-from local.histories.cloud import PLANE, CloudModel
-from local.histories.engine import Engine
-from local.histories.function import FunctionModel
-from local.histories.wires import Weather
 from parts.discovery_api.handler import MAX_BODY_BYTES
 from parts.presence.timer_queue import MAX_DELAY_S
 from parts.replay.order import MAX_ORDER_BYTES

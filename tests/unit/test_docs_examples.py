@@ -13,7 +13,7 @@ import yaml
 from eventplane.cesql import BUILTINS, CesqlParseError, lint, parse
 from eventplane.contract import Problem
 from eventplane.contract.filter_reader import read_filter
-from tools.docs_site import PART_PAGES
+from lab.tools.docs_site import PART_PAGES
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("tutorials", "how-to", "reference", "explanation")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import figures
-from tools.docs_site import PART_PAGES, ROOT_PAGES
+from lab.tools import figures
+from lab.tools.docs_site import PART_PAGES, ROOT_PAGES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -16,7 +16,7 @@ from eventplane.presence import PRESENCE
 from eventplane.records import Item, MemoryTables, RecordError, RecordKind, Records
 from eventplane_aws.tables import WRITER
 from eventplane_client.dynamodb import CLAIM, EPOCH, POSITION
-from local.histories.story import OLD
+from lab.histories.story import OLD
 
 KINDS: dict[str, RecordKind[Any]] = {
     "claims": CLAIM,

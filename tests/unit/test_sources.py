@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.sources import SOURCES, MarkError, Shown, marks, missing
+from lab.tools.sources import SOURCES, MarkError, Shown, marks, missing
 
 TEST = '@pytest.mark.source("P4", "C1")\ndef test_a(): ...\n'
 

@@ -4,9 +4,9 @@ import tomllib
 
 from eventplane.downlink.addressing import ATTRIBUTES
 from eventplane.sinks import SinkReach, SinkScope
+from lab.tools.tables import ATTRIBUTES as MEANINGS
+from lab.tools.tables import attributes_table, function_settings_table
 from parts.webhooks.settings import WebhookSettings
-from tools.tables import ATTRIBUTES as MEANINGS
-from tools.tables import attributes_table, function_settings_table
 
 
 def test_every_attribute_that_the_code_knows_is_in_the_reference() -> None:

@@ -21,7 +21,7 @@ MAKE = f"""
 make() {{
   local "${{@:2}}"
   {shlex.quote(sys.executable)} -m glue_jobs.delivery_audit --INPUT "$INPUT" --OUTPUT "$OUTPUT" --DATE "$DATE"
-  {shlex.quote(sys.executable)} -m local.audit_page "$OUTPUT" --archive "$INPUT"
+  {shlex.quote(sys.executable)} -m lab.audit_page "$OUTPUT" --archive "$INPUT"
 }}
 """
 """What `make audit` does, without installing tools."""

@@ -4,8 +4,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.ports import LOOPBACK, free_port, is_listening
-from local.process import Child, Supervisor
+from lab.ports import LOOPBACK, free_port, is_listening
+from lab.process import Child, Supervisor
 
 
 @dataclass(frozen=True, slots=True)

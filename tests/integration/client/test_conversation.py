@@ -13,8 +13,8 @@ from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, connect, contract_in_force
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.functions import handles_events
-from local.plane import Plane as DeployedPlane
-from local.services import Service, answering, repeated
+from lab.plane import Plane as DeployedPlane
+from lab.services import Service, answering, repeated
 from tests.eventually import eventually
 from tests.integration.cloud import enter_as, program_of
 from tests.integration.downlink import MESSAGE, SECONDS, Home

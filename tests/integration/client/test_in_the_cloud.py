@@ -16,8 +16,8 @@ from eventplane.reasons import Outcome
 from eventplane_client import ClientSettings, connect
 from eventplane_client.errors import NothingThereError
 from eventplane_client.notices import DeadLettered, Notice
-from local.plane import Plane
-from local.process import Supervisor
+from lab.plane import Plane
+from lab.process import Supervisor
 from tests.eventually import eventually
 from tests.integration.cloud import Archive, enter, enter_as, program_of
 

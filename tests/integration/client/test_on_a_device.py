@@ -14,7 +14,7 @@ from eventplane_client.errors import NotRegisteredError, RefusedError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.notices import Expired, Notice, log_notice
 from eventplane_client.subscription import NoSubscriptions
-from local.process import Supervisor
+from lab.process import Supervisor
 from tests.integration.client.test_in_the_cloud import kill_while_it_works
 from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, wait_for
 from tests.unit.client.worlds import event, lasting

@@ -10,7 +10,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.topics import local_topic
 from eventplane_client import Client, connect
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Received
-from local.process import Supervisor
+from lab.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
 from tests.integration.edge.conftest import SECONDS, MakeHome, RecordingCloud, wait_for
 from tests.unit.eventplane_mqtt.probe import Probe

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from local.mosquitto import find_mosquitto
-from local.process import Child, Supervisor
+from lab.mosquitto import find_mosquitto
+from lab.process import Child, Supervisor
 from tests.eventually import eventually
 from tests.integration.edge.conftest import wait_for
 

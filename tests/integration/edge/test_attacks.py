@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from benchmarks.edge.parts import BenchPublisher
-from benchmarks.processes import peak_rss_mib, rss_mib
 from eventplane.envelope import write_event
 from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic
+from lab.benchmarks.edge.parts import BenchPublisher
+from lab.benchmarks.processes import peak_rss_mib, rss_mib
 from tests.integration.edge.conftest import Home, RecordingCloud, wait_for
 from tests.integration.mqtt import TestClient
 

@@ -11,10 +11,10 @@ import pytest
 from eventplane_client import connect, connection
 from eventplane_mqtt import PinnedCertificate
 from eventplane_mqtt.mailbox import Disconnected
-from local.certificates import Authority
-from local.mosquitto import Broker, find_mosquitto
-from local.ports import free_port, is_listening
-from local.process import Child, Supervisor
+from lab.certificates import Authority
+from lab.mosquitto import Broker, find_mosquitto
+from lab.ports import free_port, is_listening
+from lab.process import Child, Supervisor
 from parts.discovery import broker as discovered
 from tests.integration.edge.conftest import Home, MakeHome, RecordingCloud, event, wait_for
 from tests.unit.eventplane_mqtt.probe import Probe

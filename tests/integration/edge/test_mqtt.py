@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
-from local.certificates import Authority
-from local.mosquitto import Broker, start_cloud_broker
-from local.ports import free_port
-from local.process import Supervisor
+from lab.certificates import Authority
+from lab.mosquitto import Broker, start_cloud_broker
+from lab.ports import free_port
+from lab.process import Supervisor
 from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane_mqtt.probe import Probe, Slow, files

@@ -11,10 +11,10 @@ import pytest
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.mailbox import Connected
 from eventplane_mqtt.profile import load_profile
-from local.certificates import Authority
-from local.mosquitto import find_mosquitto
-from local.ports import free_port
-from local.process import Supervisor
+from lab.certificates import Authority
+from lab.mosquitto import find_mosquitto
+from lab.ports import free_port
+from lab.process import Supervisor
 from parts.discovery.broker import choose
 from tests.listeners import BY_DESIGN
 from tests.odd_profiles import ODD_PROFILES, Odd

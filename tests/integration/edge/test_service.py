@@ -25,7 +25,7 @@ from eventplane_client.errors import (
     WindowFullError,
 )
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES, MqttTransport
-from local.mosquitto import Broker
+from lab.mosquitto import Broker
 from tests.integration.edge.conftest import SECONDS, THING, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask

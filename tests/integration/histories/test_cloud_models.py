@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from local.cloud import CloudEndpoint
-from local.histories.cloud import CloudModel
-from local.histories.engine import Engine
-from local.histories.wires import Weather
+from lab.cloud import CloudEndpoint
+from lab.histories.cloud import CloudModel
+from lab.histories.engine import Engine
+from lab.histories.wires import Weather
 from tests.dynamodb import create_desired_table
 from tests.eventually import eventually
 from tests.integration.histories.cloud_scenarios import of_dynamodb, of_s3, of_sqs

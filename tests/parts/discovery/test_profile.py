@@ -6,9 +6,9 @@ import pytest
 
 from eventplane_mqtt.endpoint import DiscoveryError
 from eventplane_mqtt.profile import ProfileError, load_profile, read_profile
+from lab.tools.device_image import PACKAGING
 from parts.discovery.broker import NoListenerError, choose, evaluate
 from tests.odd_profiles import ODD_PROFILES, Odd
-from tools.device_image import PACKAGING
 
 
 def filled(text: str, folder: Path) -> str:

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eventplane.device_record import REGISTRY, Candidate, Device, LifecycleState
 from eventplane_aws.rules import DYNAMODB_ITEM
-from local.aws_requests import item_bytes
+from lab.aws_requests import item_bytes
 from parts.fleet.lifecycle import (
     MAX_CANDIDATES,
     MAX_CONDEMNED,

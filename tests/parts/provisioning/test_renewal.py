@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from benchmarks.power.cuts import leftovers
-from benchmarks.power.disk import Print, record
-from benchmarks.power.workload import NAME
 from edge.certificate import Validity
+from lab.benchmarks.power.cuts import leftovers
+from lab.benchmarks.power.disk import Print, record
+from lab.benchmarks.power.workload import NAME
 from parts.provisioning import (
     IdentityFileError,
     KeyMakingError,

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks.power.cuts import in_memory
 from eventplane.device_record import Device, LifecycleState
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from lab.benchmarks.power.cuts import in_memory
 from parts.fleet.lifecycle import (
     DeniedError,
     RegistrationRequest,

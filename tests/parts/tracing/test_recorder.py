@@ -9,9 +9,9 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.trace_context import TraceHop, context_of, span_id
+from lab.ports import free_port
 from lambdas.common import system
 from lambdas.common.aws import QUICK
-from local.ports import free_port
 from parts.tracing import export
 from parts.tracing.export import MAX_SPANS, REST_S, SpanExport, invocation_links
 from parts.tracing.recorder import OtlpRecorder

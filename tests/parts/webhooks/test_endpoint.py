@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from eventplane.sinks import ANYWHERE, SinkReach, SinkScope
+from lab.certificates import Authority
+from lab.ports import free_port
 from lambdas.common.clock import system_clock
-from local.certificates import Authority
-from local.ports import free_port
 from parts.provisioning.renewal import Pairs
 from parts.webhooks.__main__ import main
 from parts.webhooks.endpoint import (

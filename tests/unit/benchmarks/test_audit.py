@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.audit.comparison import Score, compare, coverage, each_device_once, quarantined
-from benchmarks.audit.proof import Proof
 from glue_jobs.delivery_audit.findings import Hop, Kind
-from local.archive_generator.truth import COLUMNS, COVERAGE, PLANTED, QUARANTINED
+from lab.archive_generator.truth import COLUMNS, COVERAGE, PLANTED, QUARANTINED
+from lab.benchmarks.audit.comparison import Score, compare, coverage, each_device_once, quarantined
+from lab.benchmarks.audit.proof import Proof
 
 Row = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.figures import (
+from lab.tools.figures import (
     TEXTS,
     UNKNOWN,
     Results,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results import Figure, none
-from benchmarks.runner import Benchmark
+from lab.benchmarks.results import Figure, none
+from lab.benchmarks.runner import Benchmark
 
 BENCHMARK = Benchmark(
     "spools",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.scale.model import figures, published
-from tools.figures import kept
+from lab.benchmarks.scale.model import figures, published
+from lab.tools.figures import kept
 
 
 @pytest.mark.source("B8")

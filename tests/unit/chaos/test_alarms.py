@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local.chaos.alarms import Alarm, Metrics, UnreadAlarmError, read_alarms
+from lab.chaos.alarms import Alarm, Metrics, UnreadAlarmError, read_alarms
 
 
 def alarm(folder: Path, *metrics: dict[str, Any], **properties: Any) -> Alarm:

@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import write_event
-from local.chaos.arrivals import Arrivals, ArrivalWriter
+from lab.chaos.arrivals import Arrivals, ArrivalWriter
 
 
 def event(id: str, type: str = "org.eventplane.activity.motion.v1") -> str:

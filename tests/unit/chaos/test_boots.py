@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.chaos.boots import PLAIN, SENDER, THINGS, BootAlarm, BootLog, figures, judge
+from lab.chaos.boots import PLAIN, SENDER, THINGS, BootAlarm, BootLog, figures, judge
 
 A, B = THINGS
 

@@ -10,7 +10,7 @@ from eventplane.contract import Place
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import write_event
 from eventplane.ledger import TapRecord, to_line
-from local.chaos.counters import (
+from lab.chaos.counters import (
     Recovery,
     delays,
     delays_during,
@@ -22,8 +22,8 @@ from local.chaos.counters import (
     sent_again,
     unexcused,
 )
-from local.chaos.faults import InjectedFault
-from local.oracle import Key, SentEvent, ServiceResult
+from lab.chaos.faults import InjectedFault
+from lab.oracle import Key, SentEvent, ServiceResult
 
 A: Key = ("/homes/a/voice", "1")
 B: Key = ("/homes/a/voice", "2")

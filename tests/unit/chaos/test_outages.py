@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from local.chaos.alarms import AGE, Alarm, Metrics, Term, Watched
-from local.chaos.faults import InjectedFault
-from local.chaos.outages import COPIES, HELD, MOST_COPIES, UNSEEN, Outages, judge_outages
-from local.oracle import Key
+from lab.chaos.alarms import AGE, Alarm, Metrics, Term, Watched
+from lab.chaos.faults import InjectedFault
+from lab.chaos.outages import COPIES, HELD, MOST_COPIES, UNSEEN, Outages, judge_outages
+from lab.oracle import Key
 
 RETRIED = ("EventPlane", "Retried", frozenset({("service", "router")}))
 OLDEST = ("AWS/SQS", AGE, frozenset({("QueueName", "ingest")}))

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-import local.chaos.__main__ as command
-from local.chaos.scenarios import PAPER, PAPER_BEST_EFFORT
-from local.chaos.schedule import ScheduleError
-from local.errors import LocalError
+import lab.chaos.__main__ as command
+from lab.chaos.scenarios import PAPER, PAPER_BEST_EFFORT
+from lab.chaos.schedule import ScheduleError
+from lab.errors import LocalError
 
 
 @pytest.mark.source("P16")

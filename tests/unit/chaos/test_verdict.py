@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract
-from local.chaos.arrivals import Arrivals
-from local.chaos.faults import InjectedFault
-from local.chaos.load import ALARMS, READINGS, TimedLog
-from local.chaos.run import RunResult
-from local.chaos.verdict import by_themselves, summary
-from local.demo.summary import IRREGULAR
-from local.oracle import Key, ServiceResult
-from local.process import End
+from lab.chaos.arrivals import Arrivals
+from lab.chaos.faults import InjectedFault
+from lab.chaos.load import ALARMS, READINGS, TimedLog
+from lab.chaos.run import RunResult
+from lab.chaos.verdict import by_themselves, summary
+from lab.demo.summary import IRREGULAR
+from lab.oracle import Key, ServiceResult
+from lab.process import End
 
 EXPECTED = 100
 ONE: Key = ("/homes/home-1/activity-service", "1")

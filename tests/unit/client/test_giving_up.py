@@ -28,7 +28,7 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Doubt
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM, System, Thread
-from local.histories.function import lambda_event
+from lab.histories.function import lambda_event
 from tests.fakes.aws import FakeAws
 from tests.fakes.sqs import FakeSqs
 from tests.unit.client.conftest import WORLDS, make_world

@@ -34,8 +34,8 @@ from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.system import SYSTEM
-from local.histories.engine import Engine
-from local.histories.threads import Program
+from lab.histories.engine import Engine
+from lab.histories.threads import Program
 from tests.fakes.aws import FakeAws
 from tests.fakes.faults import FailingClient
 from tests.unit.client.worlds import READER, SqsWorld, create_filter_table, event, put, reading

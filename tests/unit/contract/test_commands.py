@@ -14,10 +14,10 @@ from contract.diagram import diagram
 from contract.diff import Change, diff
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
+from lab.tools import tables
 from operations.command_line import main
 from tests.plane import shipped_contract
 from tests.unit.contract.small import RING, small
-from tools import tables
 
 GOLDEN = Path(__file__).parent / "golden" / "format-2.json"
 ROOT = Path(__file__).parents[3]

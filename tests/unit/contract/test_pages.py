@@ -9,8 +9,8 @@ import pytest
 
 from contract import pages
 from contract.pages.__init__ import MEANINGS, Glossary
-from local.audit_page.page import write_page
-from local.demo import report as demo_report
+from lab.audit_page.page import write_page
+from lab.demo import report as demo_report
 from tests.audit_report import finding, hour, report
 from tests.pages import write_pages
 from tests.unit.demo.test_summary import audit, summary_of, verdict
@@ -61,7 +61,7 @@ def test_every_colour_is_set_in_the_stylesheet_only() -> None:
     root = pages.HERE.parents[1]
     files = [
         each
-        for folder in ("contract", "local")
+        for folder in ("contract", "lab")
         for each in (root / folder).rglob("*")
         if each.suffix in (".css", ".j2")
     ]

@@ -3,8 +3,8 @@
 from hashlib import sha256
 
 from eventplane.envelope import write_event
-from local.consumers import UNREADABLE, Consumers
-from local.oracle import judge
+from lab.consumers import UNREADABLE, Consumers
+from lab.oracle import judge
 from tests.fakes.sqs import FakeSqs
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.demo.deletion import Forgotten
+from lab.demo.deletion import Forgotten
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from local.input import open_input, read_bound
-from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
-from local.input.model import InputBoundError, InputFileError, InputMissingError, InputRowError
+from lab.input import open_input, read_bound
+from lab.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
+from lab.input.model import InputBoundError, InputFileError, InputMissingError, InputRowError
 
 
 @pytest.mark.parametrize("text", ["", "0", "1.5", "٣"])

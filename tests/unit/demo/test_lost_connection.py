@@ -3,8 +3,8 @@
 import pytest
 
 from eventplane.names import NOTICE
-from local.consumers import ReceivedEvent
-from local.demo.lost_connection import LOCAL, PHASES, missing, notices
+from lab.consumers import ReceivedEvent
+from lab.demo.lost_connection import LOCAL, PHASES, missing, notices
 
 pytestmark = pytest.mark.source("P9")
 

@@ -7,9 +7,9 @@ import pytest
 from eventplane.contract import Contract, Place
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope, write_event
-from local.input import open_input
-from local.oracle import Arrived, Key, SentLog, dead_lettered, expected_by_service, judge
-from local.poison import Poison, cloud_payloads
+from lab.input import open_input
+from lab.oracle import Arrived, Key, SentLog, dead_lettered, expected_by_service, judge
+from lab.poison import Poison, cloud_payloads
 
 
 def event(type_: str, *, id_: str = "1", subject: str = "/kitchen") -> Envelope:

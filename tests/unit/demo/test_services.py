@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from local.oracle import Arrived, Key, judge
-from local.services import CALL_SERVICE, LISTENERS, arrived_on_device
+from lab.oracle import Arrived, Key, judge
+from lab.services import CALL_SERVICE, LISTENERS, arrived_on_device
 
 A: Key = ("/homes/a/voice-service", "1")
 B: Key = ("/homes/b/voice-service", "1")

@@ -7,10 +7,10 @@ import pytest
 
 from eventplane.account import Fate
 from glue_jobs.delivery_audit.home import HOME
-from local.audits import taken
-from local.demo.report import headline
-from local.demo.summary import FOUND, IRREGULAR, summarise, unproven
-from local.oracle import ServiceResult
+from lab.audits import taken
+from lab.demo.report import headline
+from lab.demo.summary import FOUND, IRREGULAR, summarise, unproven
+from lab.oracle import ServiceResult
 
 
 def verdict(service: str, delivered: int = 10, **changes: Any) -> ServiceResult:

@@ -23,7 +23,7 @@ from edge.system import SYSTEM
 from eventplane_mqtt import Login, PinnedCertificate
 from eventplane_mqtt.endpoint import Proxy
 from eventplane_mqtt.profile import limit_warnings
-from local.certificates import Authority
+from lab.certificates import Authority
 from parts.provisioning.renewal import Pairs
 from tests.unit.edge.fakes import contract
 

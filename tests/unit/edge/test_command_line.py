@@ -13,8 +13,8 @@ from edge.errors import SettingsError, SpoolError
 from edge.parts import PROGRAM, PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
+from lab.tools.device_image import PACKAGING
 from tests.unit.edge.fakes import contract as home_contract
-from tools.device_image import PACKAGING
 
 COMMANDS = (
     *("run", "check", "provision", "discovery", "discovery find", "announce"),

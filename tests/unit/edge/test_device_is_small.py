@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from eventplane.contract import Contract
-from local.certificates import Authority
-from local.ports import free_port
+from lab.certificates import Authority
+from lab.ports import free_port
+from lab.tools.device_image import device_closure
 from parts.imports import imported, sources
 from tests.unit.edge.fakes import contract, ordered
-from tools.device_image import device_closure
 
 ROOT = Path(__file__).parents[3]
 DEVICE = [each for name, each in device_closure().files.items() if not name.startswith("eventplane.")]

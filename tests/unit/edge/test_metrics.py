@@ -14,9 +14,9 @@ from eventplane import __version__
 from eventplane.contract import Priority
 from eventplane_mqtt import reasons
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
+from lab.tools.dashboards import ROWS, device_dashboard, rows
 from tests.unit.edge.fakes import ALARM, Device, MakeDevice, event
 from tests.unit.edge.statuses import waiting
-from tools.dashboards import ROWS, device_dashboard, rows
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 QUOTA = reasons.name(0x97)

@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 
-from benchmarks import workload
 from eventplane.attributes import AttributeValue
 from eventplane.cesql import parse
 from eventplane.contract import Place, Route
@@ -14,6 +13,7 @@ from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.route_index import RouteIndex, covers
 from eventplane.router import Router
+from lab.benchmarks import workload
 
 CONTRACT = workload.contract(1)
 

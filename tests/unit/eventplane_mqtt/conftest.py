@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from local.certificates import Authority
+from lab.certificates import Authority
 
 
 @pytest.fixture

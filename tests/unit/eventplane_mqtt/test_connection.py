@@ -17,7 +17,7 @@ import pytest
 from eventplane_mqtt import Connection
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
-from local.certificates import Authority, DeviceIdentity
+from lab.certificates import Authority, DeviceIdentity
 from tests.eventually import eventually
 from tests.unit.eventplane_mqtt import broker_packets
 from tests.unit.eventplane_mqtt.probe import ENDPOINT, SECONDS, Probe, Slow, files

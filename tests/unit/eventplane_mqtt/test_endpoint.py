@@ -9,7 +9,7 @@ import pytest
 from eventplane_mqtt import Login
 from eventplane_mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError, TlsFileError, is_private
 from eventplane_mqtt.mailbox import Disconnected
-from local.certificates import Authority
+from lab.certificates import Authority
 from tests.unit.eventplane_mqtt.probe import Probe, files
 
 

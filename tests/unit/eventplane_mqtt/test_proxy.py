@@ -13,7 +13,7 @@ from eventplane_mqtt import Login
 from eventplane_mqtt.endpoint import Proxy
 from eventplane_mqtt.mailbox import Disconnected
 from eventplane_mqtt.proxy import MOST_ANSWER_BYTES
-from local.certificates import Authority
+from lab.certificates import Authority
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence, tunnel
 from tests.unit.edge.fakes import contract
 from tests.unit.eventplane_mqtt.probe import Probe, files

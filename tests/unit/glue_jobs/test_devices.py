@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.audit.hostile import hostile_reports
 from eventplane.device_reports import forwarder_source
 from eventplane.names import EPOCH, SEQUENCE
 from glue_jobs.delivery_audit.audit import FOUND
@@ -17,6 +16,7 @@ from glue_jobs.delivery_audit.devices import Fleet, Listed, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.plain_rows import SentRow
 from glue_jobs.delivery_audit.small import PlainDevices
+from lab.benchmarks.audit.hostile import hostile_reports
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, SIREN, Event, Home
 
 NOBODY = NotInTap(

@@ -229,7 +229,7 @@ _READ = """
 import sys
 if {absent}:
     sys.modules["orjson"] = None
-from benchmarks import workload
+from lab.benchmarks import workload
 import lambdas.common.queue_function
 from eventplane import fast_reader
 from eventplane.envelope import parse_event, parse_strictly

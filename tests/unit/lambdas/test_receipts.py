@@ -24,9 +24,9 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
+from lab.histories.function import lambda_event
 from lambdas.archive.receipts import ReceiptWriter
 from lambdas.common.archive import Archiver
-from local.histories.function import lambda_event
 from tests.fakes.aws import FakeAws
 from tests.fakes.faults import FailingClient
 from tests.small_contract import with_changes

@@ -98,7 +98,7 @@ def checkout(tmp_path: Path) -> Path:
     others = tmp_path / "other checkout" / "venv" / "bin"
     others.mkdir(parents=True)
     (others / "python").symlink_to(sys.executable)
-    shutil.copy2(ROOT / "tools" / "bin" / "eventplane", others)
+    shutil.copy2(ROOT / "lab" / "bin" / "eventplane", others)
     folder = tmp_path / "a checkout"
     (folder / "eventplane").mkdir(parents=True)
     (folder / "eventplane" / "__init__.py").touch()

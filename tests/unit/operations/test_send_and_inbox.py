@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.reader_receipts import read_receipt
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
-from local.ports import free_port
+from lab.ports import free_port
 from operations import send_command
 from tests.dynamodb import create_table
 from tests.plane import plane_contract

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.debian_package import DEBIAN, NAME, PROGRAM, files, write_package
-from tools.device_image import PACKAGING, VERSION
+from lab.tools.debian_package import DEBIAN, NAME, PROGRAM, files, write_package
+from lab.tools.device_image import PACKAGING, VERSION
 
 UNITS = {each.name for each in PACKAGING.glob("eventplane-*")}
 SCRIPTS = ("postinst", "postrm", "prerm")

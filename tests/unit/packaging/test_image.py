@@ -11,13 +11,13 @@ import pytest
 
 from eventplane import __version__
 from eventplane.contract.canonical import FORMAT
+from lab.tools.device_image import PARTS, ROOT
 from tests.artifacts import assert_size_is_stated
 from tests.unit.edge.fakes import contract
-from tools.device_image import PARTS, ROOT
 
 pytestmark = pytest.mark.long
 
-TOOL = ROOT / "tools" / "device_image.py"
+TOOL = ROOT / "lab" / "tools" / "device_image.py"
 
 
 def build(output: Path, *options: str, **environment: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.device_image import PACKAGING, ROOT, VERSION, device_closure
+from lab.tools.device_image import PACKAGING, ROOT, VERSION, device_closure
 
 pytestmark = pytest.mark.long
 

@@ -9,8 +9,8 @@ import pytest
 
 from edge.errors import SettingsError
 from edge.settings import TABLES, Settings, load_settings
-from tools.device_image import PACKAGING
-from tools.settings_file import PACKAGED
+from lab.tools.device_image import PACKAGING
+from lab.tools.settings_file import PACKAGED
 
 FILE = PACKAGING / "forwarder.toml"
 PRODUCT = {

@@ -11,9 +11,9 @@ import eventplane.__main__
 from edge.settings import load_settings
 from eventplane.envelope import parse_event
 from eventplane.topics import local_topic
+from lab.tools.debian_package import NAME, files
+from lab.tools.device_image import PACKAGING, ROOT, VERSION
 from tests.plane import shipped_contract
-from tools.debian_package import NAME, files
-from tools.device_image import PACKAGING, ROOT, VERSION
 
 PAGE = (ROOT / "docs" / "tutorials" / "raspberry-pi.md").read_text()
 TYPED = re.findall(r"^(?:pi|you)\$ (?:sudo )?(.*)$", PAGE, re.MULTILINE)

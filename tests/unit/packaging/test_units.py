@@ -10,7 +10,7 @@ import pytest
 from edge.command_line import EX_WRONG_COMMAND_LINE
 from edge.health_server import PATIENCE_S
 from edge.spool.recovery import SALVAGE_S
-from tools.device_image import PACKAGING
+from lab.tools.device_image import PACKAGING
 
 UNITS = sorted([*PACKAGING.glob("*.service"), *PACKAGING.glob("*.timer")])
 SERVICES = [each for each in UNITS if each.suffix == ".service"]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from local.deploy import ROOT
-from local.process import RunningError
-from local.up.folder import MARK, NotUpError, PlaneFolder, end_leftovers, stop
+from lab.deploy import ROOT
+from lab.process import RunningError
+from lab.up.folder import MARK, NotUpError, PlaneFolder, end_leftovers, stop
 from tests.eventually import eventually
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from local.process import run_lock
+from lab.process import run_lock
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

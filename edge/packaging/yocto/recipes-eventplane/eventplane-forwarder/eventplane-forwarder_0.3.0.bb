@@ -13,7 +13,7 @@ PACKAGE_ARCH = "all"
 EVENTPLANE_IMAGE_OPTIONS ?= ""
 
 do_compile() {
-    ${PYTHON} ${S}/tools/device_image.py --output ${B}/eventplane-forwarder.pyz --revision ${PV} ${EVENTPLANE_IMAGE_OPTIONS}
+    ${PYTHON} ${S}/lab/tools/device_image.py --output ${B}/eventplane-forwarder.pyz --revision ${PV} ${EVENTPLANE_IMAGE_OPTIONS}
 }
 
 do_install() {

@@ -1,0 +1,58 @@
+"""No device is locked out: each is connected under its own name, and no stolen key is good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from eventplane.device_record import Device, LifecycleState
+from lab.histories.engine import START_S
+from lab.histories.keys import KEEPER
+from lab.histories.oracles.finding import OracleFinding
+from stacks.settings import ROTATION_SIZE
+
+if TYPE_CHECKING:
+    from lab.histories.history import History
+    from lab.histories.keys import Keys
+
+IN_FLIGHT_S: Final = 60.0
+"""So long afterwards a registration that was in flight may be good: until it or the device connects. So long
+lives as well what the claim registered beyond what may wait, and longer if the keeper fails."""
+
+
+def judged(history: History) -> Iterator[OracleFinding]:
+    """Look at each device's certificate in the end, and at what its thief could do."""
+    if (keys := history.keys) is None:
+        return
+    fails = any(each.who == KEEPER for each in history.story.decisions)
+    late_s = IN_FLIGHT_S + (ROTATION_SIZE.visibility_s if fails else 0.0)
+    for thing in history.homes:
+        device, own = history.cloud.registry.read(thing), keys.at_end.get(thing)
+        if device is None or device.state is not LifecycleState.PROVISIONED or own is None:
+            yield OracleFinding("a device is locked out", f"{thing}: {device and device.state}, {own}")
+        elif own != device.certificate:
+            yield OracleFinding("a device connects with what the registry does not have", f"{thing}: {own}")
+        if device is not None:
+            yield from _good(keys, device, late_s)
+
+
+def _good(keys: Keys, device: Device, late_s: float) -> Iterator[OracleFinding]:
+    """Yield keys of the device's thief that are good, and good ones that the registry does not know."""
+    iot, thing, thief = keys.cloud.iot, device.thing, keys.thieves[device.thing]
+    # While the claim is allowed, it may register until the device connects.
+    back_s = device.certificate_since_ms / 1_000 - START_S if device.certificate not in thief.keys else 0.0
+    since_s = max(keys.recovered_s.get(thing, 0.0), back_s)
+    for kind, those in (
+        ("a recovery leaves a thief's key good", thief.left),
+        (
+            "a thief's key is good afterwards",
+            [key for at_s, key in thief.uses if at_s > since_s + late_s],
+        ),
+        ("a thief's key is good in the end", filter(iot.accepts, thief.keys)),
+        (
+            "the registry does not know a good certificate",
+            filter(iot.accepts, iot.certificates.attached[thing] - device.certificates),
+        ),
+    ):
+        for key in those:
+            yield OracleFinding(kind, f"{thing}: {key}")

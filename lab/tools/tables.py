@@ -1,0 +1,382 @@
+"""Write the tables of the docs that repeat what code, tests and measurements say. `--check` only compares.
+
+A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a page of the site. The
+device's file of settings and the plots of figures are written as a whole.
+"""
+
+import ast
+import dataclasses
+import re
+import sys
+import tomllib
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from edge.metrics import METRICS  # noqa: E402
+from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
+from edge.settings import Settings  # noqa: E402
+from eventplane import function_settings  # noqa: E402
+from eventplane.account import ENDED_AS_DECLARED, ENDED_OTHERWISE, Fate  # noqa: E402
+from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
+from eventplane.attributes import RULES  # noqa: E402
+from eventplane.contract.channels import RECEIPTS, SETTINGS, TRANSPORTS, WEBHOOK_SETTINGS  # noqa: E402
+from eventplane.contract.model import ParticipantKind  # noqa: E402
+from eventplane.contract.reader import Number, Word  # noqa: E402
+from eventplane.reasons import Reason  # noqa: E402
+from eventplane.settings import Settings as FunctionSettings  # noqa: E402
+from eventplane.settings import variable_of as function_variable_of  # noqa: E402
+from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from lab.benchmarks.scale.model import published  # noqa: E402 - after the path it needs
+from lab.benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
+from lab.tools import docs_site, figures, sources  # noqa: E402
+from lab.tools.figures import table  # noqa: E402
+from lab.tools.settings_file import documented, meanings, settings_file  # noqa: E402
+from operations.reason_texts import explained  # noqa: E402
+from parts import PARTS, has, load  # noqa: E402
+from stacks.quotas import QUOTAS  # noqa: E402
+from tests.lost_answers.sites import call_sites, meets  # noqa: E402
+from tests.spark.damage.kinds import MEANINGS  # noqa: E402
+
+_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+ATTRIBUTES = ROOT / "lab" / "tools" / "attributes.toml"
+SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
+
+
+def settings_table() -> str:
+    """The forwarder's settings: name, default, what it accepts, what it means."""
+    rows = []
+    for section, kind in {"": Settings, **SETTINGS_TABLES}.items():
+        for each in dataclasses.fields(kind):
+            if "accepts" in each.metadata:
+                name = f"{section}.{each.name}" if section else each.name
+                default = _default(each.default)
+                accepts, meaning = each.metadata["accepts"], meanings(kind)[each.name]
+                rows.append([f"`{name}`", default, accepts, meaning])
+    return table(["setting", "default", "accepts", "meaning"], rows)
+
+
+def _default(value: object) -> str:
+    if value is dataclasses.MISSING:
+        return "required"
+    # As TOML and the environment write it.
+    return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def function_settings_table() -> str:
+    """The environment variables of the functions: type, the functions that read each, meaning."""
+    readers: dict[tuple[str, str, str], list[str]] = {}
+    declared = [function_settings, *(load(each, "settings") for each in PARTS if has(each, "settings"))]
+    kinds = (kind for module in declared for kind in vars(module).values() if isinstance(kind, type))
+    for kind in dict.fromkeys(kinds):
+        if issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
+            for each in dataclasses.fields(kind):
+                # A field that is itself a group of settings has the variables of that group.
+                if "Settings" not in str(each.type) and each.type != "SinkReach":
+                    key = function_variable_of(each.name), str(each.type), meanings(kind)[each.name]
+                    readers.setdefault(key, []).append(kind.__name__.removesuffix("Settings"))
+    rows = [
+        [f"`{name}`", f"`{type}`", meaning, ", ".join(who)] for (name, type, meaning), who in readers.items()
+    ]
+    return table(["variable", "type", "meaning", "settings of"], sorted(rows))
+
+
+def environment_table() -> str:
+    """The settings of an environment (stacks/environment.py): default and meaning."""
+    # Parsed, not imported: the CDK takes seconds to start.
+    tree = ast.parse((ROOT / "stacks" / "environment.py").read_text())
+    (declared,) = (
+        each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "Environment"
+    )
+    arguments = (ast.get_docstring(declared) or "").partition("Args:\n")[2]
+    entries = re.findall(r"^ {4}(\w[\w,\s]*?): (.+?)(?=^ {4}\w|\Z)", arguments, re.MULTILINE | re.DOTALL)
+    means = {name: " ".join(text.split()) for names, text in entries for name in re.split(r",\s*", names)}
+    rows = []
+    for each in declared.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            match each.value:
+                case None:
+                    default = "required"
+                case ast.Constant() | ast.Tuple(elts=[]):
+                    default = f"`{ast.unparse(each.value)}`"
+                case _:
+                    default = "[in the code](../../stacks/environment.py)"
+            rows.append([f"`{each.target.id}`", default, means[each.target.id]])
+    return table(["setting", "default", "meaning"], rows)
+
+
+def parts_table() -> str:
+    """The parts: what a plane lacks without each, what cannot do without it, and what leaves it out."""
+    rows = []
+    for name, part in PARTS.items():
+        needed = [f"`{each}`" for each in part.needed_by]
+        needed += [f"an inbox with `{part.inbox_key}`"] if part.inbox_key else []
+        readme = f"parts/{name}/README.md"
+        title = f"[`{name}`](../../{readme})" if (ROOT / readme).exists() else f"`{name}`"
+        # What no participant needs, and no image, has a setting of the environment, of its name.
+        where = "the device's image" if has(name, "device") else "the contract" if needed else f"`{name}`"
+        rows.append([title, part.without, ", ".join(needed), "`parts`" if part.is_optional else where])
+    return table(["part", "without it", "needed by", "left out by"], rows)
+
+
+def attributes_table() -> str:
+    """The attributes of events that mean something: type, rule, who sets each, meaning."""
+    rows = []
+    for name, (set_by, meaning) in tomllib.loads(ATTRIBUTES.read_text()).items():
+        is_checked_later = name.startswith(("to", "state", "down"))
+        type, refused = "", "see [downlink.md](../explanation/downlink.md)" if is_checked_later else ""
+        if name in RULES:
+            needed, _, refused = RULES[name]
+            type = _TYPES[needed]
+        rows.append([f"`{name}`", type, refused.removeprefix("it "), set_by, meaning])
+    return table(["attribute", "type", "refused where", "set by", "meaning"], rows)
+
+
+_TYPES = {str: "String", int: "Integer", bool: "Boolean"}
+
+
+def limits_table() -> str:
+    """Every bound of the core and of parts that is declared by name: value, reason and file."""
+    rows = []
+    files = [each for package in ("eventplane", "parts") for each in (ROOT / package).rglob("*.py")]
+    # Those of every event come first.
+    for file in sorted(files, key=lambda file: (file.name != "limits.py", str(file))):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        rows += [
+            [f"`{limit}`", f"{getattr(import_module(name), limit):,}", text, f"`{name}`"]
+            for limit, text in documented(ast.parse(file.read_text()).body).items()
+            if limit.startswith(("MAX_", "MIN_", "LEAST_"))
+        ]
+    return table(["limit", "value", "what and why", "declared in"], rows)
+
+
+def channel_table() -> str:
+    """The settings of an inbox or outbox in a contract."""
+    rows = []
+    for kind, transports in TRANSPORTS.items():
+        accepts = " or ".join(f"`{each}`" for each in transports)
+        if kind is ParticipantKind.CLOUD_SERVICE:
+            accepts += ", or [a protocol that a package adds](../how-to/protocols.md)"
+        rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
+    rows += [_setting_row(name, each) for name, each in SETTINGS.items()]
+    default = "`false`; of a device service's urgent outbox `true`"
+    rows.append(["`receipts`", default, "`true` or `false`", RECEIPTS])
+    return table(_SETTING_HEAD, rows)
+
+
+def webhook_table() -> str:
+    """The settings of a webhook in a contract."""
+    return table(_SETTING_HEAD, [_setting_row(name, each) for name, each in WEBHOOK_SETTINGS.items()])
+
+
+_SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
+
+
+def _setting_row(name: str, setting: Word | Number) -> list[str]:
+    if isinstance(setting, Word):
+        accepts = " or ".join(f"`{each}`" for each in setting.options)
+        return [f"`{name}`", f"`{setting.default}`", accepts, setting.meaning]
+    default = setting.unset if setting.default is None else f"{setting.default:,}"
+    accepts = f"{setting.unit} from {setting.low:,} to {setting.high:,}"
+    return [f"`{name}`", default, accepts, setting.meaning]
+
+
+def metrics_table() -> str:
+    """Return the metrics of a device, and the key of those that its heartbeat carries."""
+    rows = []
+    for each in METRICS:
+        keys = ", ".join(f"`{key.name}`" for key in each.heartbeat)
+        rows.append([f"`{each.name}`", each.kind, each.help, keys])
+    return table(["metric", "kind", "meaning", "in the heartbeat"], rows)
+
+
+def reasons_table() -> str:
+    """Why something is a dead letter, and what to do about it."""
+    texts = {f"`{each}`": explained(each) for each in Reason} | {"another": explained("another")}
+    rows = [[word, _linked(means), remedy] for word, (means, remedy) in texts.items()]
+    return table(["reason", "what it means", "what to do"], rows)
+
+
+def fates_table() -> str:
+    """Return the fates of an event, and the exit status of `trace` then."""
+    known = {**dict.fromkeys(ENDED_AS_DECLARED, "0"), **dict.fromkeys(ENDED_OTHERWISE, "1")}
+    rows = [[f"`{each}`", each.means, known.get(each, "3")] for each in Fate]
+    return table(["word", "what it means", "exit status of `trace`"], rows)
+
+
+def _linked(text: str) -> str:
+    """Return `text` with a link for each name of another page of the reference."""
+    return re.sub(r"docs/reference/([a-z-]+\.md)", r"[\1](\1)", text)
+
+
+def scale_table(name: str) -> str:
+    """One of what a fleet means, by the published figures."""
+    return table(*SCALE_TABLES[name](_published()))
+
+
+def figures_table(name: str) -> str:
+    """Return the measurements: chosen figures, missed aims, the source paper's test, the README's results."""
+    return figures.TABLES[name](_results())
+
+
+def archive_folders_table() -> str:
+    """The folders of the archive: what a row is, how it lies there, who wrote it."""
+    return table(
+        ["folder", "version", "one row is", "form", "written by"],
+        [[f"`{_place(each)}`", f"{each.version}", each.row, each.form, each.written_by] for each in FOLDERS],
+    )
+
+
+def _place(folder: Folder) -> str:
+    return "/".join([folder.name, *(f"{each}=" for each in folder.partitions)]) + "/"
+
+
+def archive_columns_table() -> str:
+    """The columns of the archive's tables, the compacted ones' included, and the tables that have them.
+
+    Attributes of events that only a compacted table has share a row.
+    """
+    tables: dict[str, list[str]] = {}
+    about: dict[str, list[str]] = {}
+    for folder in FOLDERS:
+        own = {each.name for each in folder.columns}
+        extracted = folder.compaction.attributes if folder.compaction else ()
+        attributes = [each for each in extracted if each not in own]
+        for column in folder.compacted_columns or folder.columns:
+            name, meaning = column.name, column.meaning
+            if name in attributes:
+                name, meaning = "`, `".join(attributes), "the event's attributes, as canonical text"
+            holder = folder.name if column.name in own else f"{folder.name} (compacted)"
+            if holder not in tables.setdefault(name, []):
+                tables[name].append(holder)
+            about[name] = [column.type, meaning]
+    rows = [[f"`{name}`", *about[name], ", ".join(tables[name])] for name in tables]
+    return table(["column", "type", "meaning", "tables"], rows)
+
+
+def sources_table(source: str) -> str:
+    """Return the requirements of one source document, with the tests that show them."""
+    return table(["row", "asks for", "shown by"], sources.rows(source, _shown()))
+
+
+_published = cache(published)
+_results = cache(figures.kept)
+_shown = cache(sources.shown)
+
+
+def damage_table() -> str:
+    """Return the damages of finished archives by hand, by kind."""
+    names: dict[str, list[str]] = {}
+    for name, meaning in MEANINGS.items():
+        names.setdefault(meaning, []).append(f"`{name}`")
+    return table(["kind", "damage"], [[", ".join(kinds), meaning] for meaning, kinds in names.items()])
+
+
+def aws_calls_table() -> str:
+    """The operations of AWS: what the repeat of a call that was done meets, and who calls them."""
+    callers: dict[str, dict[str, set[str]]] = {}
+    for each in call_sites():
+        callers.setdefault(each.operation, {}).setdefault(each.file, set()).add(f"`{each.function}`")
+    rows = [
+        [
+            f"`{operation}`",
+            meets(operation),
+            "<br>".join(f"`{file}`: {', '.join(sorted(files[file]))}" for file in sorted(files)),
+        ]
+        for operation, files in sorted(callers.items())
+    ]
+    return table(["operation", "a repeat meets", "called by"], rows)
+
+
+def aws_rules_table() -> str:
+    """AWS's rules and quotas, by its answer and by who enforces them here."""
+    rules: dict[tuple[str, str], list[str]] = {}
+    for each in AWS_RULES:
+        answer = each.answer or f"the deployment fails; {each.remedy}"
+        basis = f" ({each.basis})" if each.basis else ""
+        rule = f"{each.name}: [{each.most:,} {each.unit}]({each.source}){basis}"
+        rules.setdefault((answer, each.enforced), []).append(rule)
+    for quota in QUOTAS.values():
+        most = ", ".join(f"{most:,} in {region}" for region, most in quota.default.items())
+        key = "requests beyond it are refused", "preflight, for the fleet that an environment expects"
+        rules.setdefault(key, []).append(f"{quota.name}: [{most}]({quota.source})")
+    rows = [[answer, enforced, "<br>".join(found)] for (answer, enforced), found in rules.items()]
+    return table(["AWS's answer beyond it", "enforced by", "of what: at most"], rows)
+
+
+def security_table(part: str) -> str:
+    """The controls of the security review, or its exceptions."""
+    if part == "control":
+        rows = [[each["name"], each["does"], each["where"]] for each in _review()[part]]
+        return table(["control", "what the plane does", "where"], rows)
+    rows = [[f"`{each['rule']}`", ", ".join(each["packs"]), each["why"]] for each in _review()[part]]
+    return table(["rule", "of", "why it is broken"], rows)
+
+
+@cache
+def _review() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "stacks" / "security_review.toml").read_text())
+
+
+TABLES = {
+    "security-controls": partial(security_table, "control"),
+    "security-exceptions": partial(security_table, "exception"),
+    "aws-rules": aws_rules_table,
+    "aws-calls": aws_calls_table,
+    "damage": damage_table,
+    "archive-folders": archive_folders_table,
+    "archive-columns": archive_columns_table,
+    "metrics": metrics_table,
+    "settings": settings_table,
+    "function-settings": function_settings_table,
+    "environment": environment_table,
+    "parts": parts_table,
+    "attributes": attributes_table,
+    "limits": limits_table,
+    "channel": channel_table,
+    "reasons": reasons_table,
+    "fates": fates_table,
+    "webhook": webhook_table,
+    **{name: partial(scale_table, name) for name in SCALE_TABLES},
+    **{f"figures-{each}": partial(figures_table, each) for each in figures.TABLES},
+    **{f"sources-{each}": partial(sources_table, each) for each in sources.SOURCES},
+}
+
+
+def current(text: str) -> str:
+    """The Markdown `text` with every table in it as the code has it now."""
+    return _TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def main() -> int:
+    """Write the tables; return 1 if no test shows a row of the sources, or `--check` finds a stale table."""
+    try:
+        missing = sources.missing(_shown())
+    except sources.MarkError as error:
+        print(error)
+        return 1
+    for row in missing:
+        print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
+    parts = (ROOT / each for each in docs_site.PART_PAGES)
+    pages = [ROOT / "README.md", *parts, *sorted((ROOT / "docs").rglob("*.md"))]
+    wanted = {file: current(file.read_text()) for file in pages}
+    wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
+    wanted[SETTINGS_FILE] = settings_file()
+    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for file in stale:
+            print(f"{file.relative_to(ROOT)}: it is out of date; run `make tables`")
+        return 1 if stale or missing else 0
+    for file in stale:
+        file.write_text(wanted[file])
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""Bring a plane up and keep it until it is stopped; put a changed contract in force in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from os import urandom
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from contract import CONTRACT_FILE, load_contract
+from contract.publish import (
+    ContractPublisher,
+    DestinationsNotDeployedError,
+    SourceMissingError,
+    find_deployment,
+)
+from eventplane.contract import Contract, load_compiled
+from eventplane.topics import local_topic
+from eventplane_aws.tables import DynamoDbTables
+from lab.control_room.server import ControlRoom
+from lab.deploy import start_synthesis
+from lab.emulator import ACCOUNT, EMULATOR, REGION, start_emulator
+from lab.errors import LocalError
+from lab.home import Home
+from lab.network import Network
+from lab.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
+from lab.ports import LOOPBACK, free_port
+from lab.process import Restarter, Supervisor, run_lock
+from lab.up.folder import FOLDER, MARK, PlaneFolder, Running, end_leftovers
+from lab.up.observer import ObservingProxy
+from lab.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
+from lab.waiting import wait_until_none_remain
+from operations import system
+
+HOME: Final = "home-1"
+
+_ALARM_FILE: Final = "alarm.json"
+_FOREVER_S: Final = 7 * 86_400
+"""Functions stay warm for so long without an event."""
+
+_WATCH_S: Final = 2.0
+_TAKEN_S: Final = 30.0
+"""How long the plane may take to put a published contract in force at the home."""
+
+
+class CloudEndedError(LocalError):
+    """The emulated cloud ended by itself, and with it all that it held."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        super().__init__(f"the emulated cloud has ended by itself; see {log}, then `make up` again")
+
+
+class WebhookUrlMissingError(LocalError):
+    """The inboxes of `participants` are webhooks, and nothing says where their events go."""
+
+    def __init__(self, participants: Sequence[str]) -> None:
+        self.participants = participants
+        super().__init__(
+            f"no URL is known for the webhook of {', '.join(participants)}; start what receives the events, "
+            f"and repeat the command with WEBHOOK={participants[0]}=http://127.0.0.1:PORT/PATH"
+        )
+
+
+class NotTakenError(LocalError):
+    """The running plane did not take a published contract in `seconds`."""
+
+    def __init__(self, version: str, seconds: float, log: Path) -> None:
+        self.version, self.seconds = version, seconds
+        super().__init__(
+            f"contract {version} is deployed, but the home did not get it within {seconds:g} s; see {log}, "
+            "or `make down` and `make up`"
+        )
+
+
+def up(
+    folder: PlaneFolder,
+    console: Console,
+    contract_file: Path = CONTRACT_FILE,
+    webhooks: Mapping[str, str] | None = None,
+) -> None:
+    """Bring the plane up with the contract of a file, and keep it until a signal ends the process.
+
+    `webhooks` has the URL of each participant whose inbox is a webhook. Raises `RunningError` if one is up,
+    `WebhookUrlMissingError`, `CloudEndedError`, and what keeps a part from starting.
+    """
+    contract_file, webhooks = contract_file.resolve(), dict(webhooks or {})
+    with run_lock(folder.lock), ExitStack() as stack:
+        began = time.monotonic()
+        contract = load_contract(contract_file)
+        _check_webhooks(contract, webhooks)
+        if left := end_leftovers(folder):
+            console.print(f"ended {left} processes that a killed plane had left")
+        folder.clear()
+        shutil.rmtree(folder.run, ignore_errors=True)
+        stack.callback(folder.clear)
+        # Clients report each fault that they notice, which would bury what is printed.
+        logging.basicConfig(filename=folder.log, filemode="w", level=logging.INFO)
+        os.environ[MARK] = str(folder.path)  # inherited by all that is started from here on
+        supervisor = stack.enter_context(Supervisor(folder.run))
+        # The handler may interrupt `get`; an Event's `set` would deadlock there, this queue's `put` does not.
+        published: queue.SimpleQueue[int] = queue.SimpleQueue()
+        signal.signal(signal.SIGUSR1, lambda number, _: published.put(number))
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # by nohup
+            signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))  # the terminal was closed
+        plane, proxy = _start_cloud(stack, supervisor, console, contract, _context(contract_file, webhooks))
+        home = _start_home(stack, supervisor, plane, console)
+        commands = commands_for(folder, home.broker.port, contract_file)
+        inboxes = queue_names(plane.inboxes)
+        seen = stack.enter_context(LocalPlane(plane.cloud, proxy, home, plane.contract, inboxes, commands))
+        stack.enter_context(DownlinkSchedule(plane.cloud))
+        room = stack.enter_context(ControlRoom(seen))
+        running = Running(
+            pid=os.getpid(),
+            cloud=plane.cloud,
+            outputs=plane.outputs,
+            contract_version=plane.contract.version,
+            home=home.name,
+            broker_port=home.broker.port,
+            control_room=room.url,
+            contract_file=str(contract_file),
+            webhooks=webhooks,
+        )
+        _write_alarm(folder)
+        folder.contract.write_bytes(plane.contract.canonical)
+        folder.write(running)
+        tell(running, folder, console, time.monotonic() - began)
+        _stay(folder, seen, published, supervisor)
+
+
+def publish(folder: PlaneFolder, console: Console, webhooks: Mapping[str, str] | None = None) -> None:
+    """Put the changed contract in force in the plane that is up, with a deployment where it takes one.
+
+    `webhooks` are added to those of the plane. Raises `NotUpError`, `RunningError` during another `publish`,
+    `WebhookUrlMissingError`, `NotTakenError`, what `load_contract` and `lab.deploy.deploy` raise.
+    """
+    with run_lock(folder.path / "publish.lock"):
+        running = folder.read()
+        contract_file, cloud = Path(running.contract_file), running.cloud
+        contract = load_contract(contract_file)
+        urls = {**running.webhooks, **(webhooks or {})}
+        _check_webhooks(contract, urls)
+        is_deployed = urls == running.webhooks
+        if is_deployed and contract.version == running.contract_version:
+            console.print(f"contract {contract.version} is in force already: nothing has changed")
+            return
+        if is_deployed:
+            try:
+                with _step(console, "publish the contract"):
+                    publisher = ContractPublisher(
+                        find_deployment("local", cloud.client),
+                        DynamoDbTables(cloud.client("dynamodb"), urandom),
+                        system.now,
+                    )
+                    publisher.publish(contract)
+            except (DestinationsNotDeployedError, SourceMissingError) as error:
+                console.print(f"{error}: deploying", markup=False, highlight=False)
+                is_deployed = False
+        if not is_deployed:
+            with Supervisor(folder.path / "publish") as supervisor, _step(console, "cdk deploy"):
+                context = _context(contract_file, urls)
+                synthesis = start_synthesis(supervisor, ACCOUNT, REGION, context=context)
+                outputs = deploy_plane(supervisor, cloud, synthesis, contract).outputs
+                running = replace(running, outputs=outputs, webhooks=urls)
+            with _step(console, "start the new functions"):
+                warm_up(cloud)
+        with folder.process(running.pid) as process:  # not another plane, started since
+            folder.contract.write_bytes(contract.canonical)
+            folder.write(running)  # the old version, with the new outputs: the plane writes the new one
+            signal.pidfd_send_signal(process, signal.SIGUSR1)
+        if not wait_until_none_remain(lambda: folder.read().contract_version != contract.version, _TAKEN_S):
+            raise NotTakenError(contract.version, _TAKEN_S, folder.log)
+    console.print(f"contract {contract.version} is in force")
+
+
+def commands_for(folder: PlaneFolder, broker_port: int, contract_file: Path) -> dict[str, str]:
+    """Return commands for the plane, by what they do."""
+    publish_, down = "make publish", "make down"
+    if folder.path != FOLDER.resolve():
+        own = shlex.quote(str(folder.path))
+        publish_, down = (f"python -m lab.up {each} --folder {own}" for each in ("publish", "down"))
+    env, alarm = _relative(folder.environment), _relative(folder.path / _ALARM_FILE)
+    topic = local_topic(VOICE_SERVICE, "outbox")
+    return {
+        "lead commands to this plane": f"source {env}",
+        "publish an alarm at the home's broker": (
+            f"sed s/ALARM-ID/$(cat /proc/sys/kernel/random/uuid)/ {alarm} | "
+            f"mosquitto_pub -p {broker_port} -q 1 -t {topic} -s"
+        ),
+        "send an event of a file, as its participant": "eventplane send EVENT.json",
+        "see an inbox": "eventplane inbox alarm-centre --follow",
+        "follow one event": "eventplane trace ID --follow",
+        f"put a changed {_relative(contract_file)} in force": publish_,
+        "end it all": down,
+    }
+
+
+def tell(running: Running, folder: PlaneFolder, console: Console, seconds: float | None = None) -> None:
+    """Print where the plane is, and commands for it."""
+    took = "" if seconds is None else f" after {seconds:.0f} s"
+    commands = commands_for(folder, running.broker_port, Path(running.contract_file))
+    lines = [
+        f"the plane is up{took}: one home ({running.home}), contract {running.contract_version}",
+        "",
+        f"  control room      {running.control_room}",
+        f"  home's Mosquitto  mqtt://{LOOPBACK}:{running.broker_port}",
+        f"  AWS endpoint      {running.cloud.url} ({running.cloud.region})",
+        f"  logs              {_relative(folder.run)}",
+        "",
+        *(f"  # {what}\n  {line}" for what, line in commands.items()),
+    ]
+    # A line that the terminal breaks could not be copied.
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_webhooks(contract: Contract, webhooks: Mapping[str, str]) -> None:
+    """Check that each webhook of `contract` has its URL. Raises `WebhookUrlMissingError`."""
+    names = {each.participant for each in contract.channels if each.webhook} - webhooks.keys()
+    if not names:
+        return
+    # Only here: it loads the CDK, which takes seconds.
+    from stacks.config import environment
+
+    if missing := sorted(names - environment("local").webhook_urls.keys()):
+        raise WebhookUrlMissingError(missing)
+
+
+def _context(contract_file: Path, webhooks: Mapping[str, str]) -> dict[str, str]:
+    """Return the contract and the endpoints as context of the CDK app."""
+    return {"contract": str(contract_file), "webhooks": json.dumps(webhooks)}
+
+
+def _start_cloud(
+    stack: ExitStack, supervisor: Supervisor, console: Console, contract: Contract, context: Mapping[str, str]
+) -> tuple[Plane, ObservingProxy]:
+    port = free_port()
+    proxy = stack.enter_context(ObservingProxy(f"http://{LOOPBACK}:{port}"))
+    synthesis = start_synthesis(supervisor, ACCOUNT, REGION, context=context)
+    with _step(console, "emulated cloud"):
+        cloud = start_emulator(supervisor, port=port, functions_call=proxy.url, functions_idle_s=_FOREVER_S)
+    with _step(console, "cdk deploy"):
+        plane = deploy_plane(supervisor, cloud, synthesis, contract)
+    plane.shorten_visibility()
+    return plane, proxy
+
+
+def _start_home(stack: ExitStack, supervisor: Supervisor, plane: Plane, console: Console) -> Home:
+    """Start the home while the functions start."""
+    with _step(console, "functions, Mosquitto, forwarder"), ThreadPoolExecutor(1) as worker:
+        warming = worker.submit(warm_up, plane.cloud)
+        network = stack.enter_context(Network())
+        plane.register(HOME)
+        home = plane.start_home(supervisor, network, HOME)
+        stack.enter_context(Restarter(home.children))
+        warming.result()
+    return home
+
+
+def _stay(
+    folder: PlaneFolder, plane: LocalPlane, published: queue.SimpleQueue[int], supervisor: Supervisor
+) -> None:
+    """Take each published contract, until a signal ends the process. Raises `CloudEndedError`."""
+    # Not checked by its port: a cloud busy with a deployment may accept no connection for seconds.
+    while supervisor.is_running(EMULATOR):
+        try:
+            published.get(timeout=_WATCH_S)
+        except queue.Empty:
+            continue
+        contract = load_compiled(folder.contract.read_bytes(), str(folder.contract))
+        running = folder.read()
+        deployed = Plane(running.cloud, running.outputs, contract)
+        plane.take_contract(contract, queue_names(deployed.inboxes))
+        folder.write(replace(running, contract_version=contract.version))
+    raise CloudEndedError(supervisor.run_dir / f"{EMULATOR}.log")
+
+
+def _write_alarm(folder: PlaneFolder) -> None:
+    """Write an alarm with a placeholder for its id."""
+    (folder.path / _ALARM_FILE).write_text(
+        f'{{"specversion": "1.0", "id": "ALARM-ID", "source": "/homes/{HOME}/{VOICE_SERVICE}", '
+        f'"type": "{ALARM}", "subject": "/living-room", "datacontenttype": "application/json", '
+        '"data": {"keyword": "help"}}'
+    )
+
+
+@contextmanager
+def _step(console: Console, title: str) -> Iterator[None]:
+    began = time.monotonic()
+    with console.status(title):
+        yield
+    console.print(f"  {title}: {time.monotonic() - began:.1f} s", highlight=False)
+
+
+def _relative(path: Path) -> str:
+    """Return `path` relative to the present folder, quoted for a shell."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

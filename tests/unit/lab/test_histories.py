@@ -1,0 +1,231 @@
+"""Histories of the whole plane break no promise, and one of a plane that is wrong does."""
+
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from edge.forwarder import Forwarder
+from eventplane.contract.subscription_table import SubscriptionTable
+from eventplane.reasons import Outcome
+from lab.histories import search
+from lab.histories.endpoints import Post
+from lab.histories.history import History
+from lab.histories.oracles import OracleFinding, judged, posted
+from lab.histories.search import Told, minimized, story_of, told
+from lab.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
+from lambdas.router.active_contract import ActiveContract
+from parts.fleet import service
+from parts.fleet.rotation import CertificateRotation
+from parts.provisioning.renewal import Pairs, Renewal
+from parts.webhooks.delivery import Breaker
+from parts.webhooks.service import WebhookService
+from tests.fakes.sqs import FakeQueue, FakeSqs
+from tests.plane import shipped_contract
+
+pytestmark = pytest.mark.long
+
+KEYWORD, MOTION = f"{ALARMS}keyword.v1", "org.eventplane.activity.motion.v1"
+
+
+def story(*decisions: Decision, order: int = 0, is_ordered: bool = False) -> Story:
+    return Story(1, order, decisions, is_ordered)
+
+
+def deeds(*those: tuple[float, str, str]) -> tuple[Decision, ...]:
+    return tuple(Decision(at_s, what, "home-1", text=text) for at_s, what, text in those)
+
+
+def say(at_s: float, kind: str = KEYWORD) -> Decision:
+    return Decision(at_s, "say", "home-1", text=kind)
+
+
+THEFT: Final = story(
+    *deeds(
+        (10.0, "key", "is stolen"),
+        (20.0, "thief", "renews"),
+        (25.0, "thief", "connects"),
+        (40.0, "thief", "renews"),
+        (60.0, "fleet", "recover"),
+        (60.1, "thief", "renews"),
+        (200.0, "thief", "connects"),
+        (260.0, "thief", "renews"),
+    )
+)
+CLAIM: Final = story(
+    *deeds(
+        (5.0, "key", "is lost"),
+        (20.0, "fleet", "allow-replacement"),
+        *((20.0 + 0.5 * number, "thief", "claims") for number in range(1, 16)),
+        (300.0, "key", "is looked at"),
+    )
+)
+KEPT: Final = story(
+    *deeds(
+        (5.0, "fleet", "allow-replacement"),
+        (10.0, "thief", "claims"),
+        (12.0, "thief", "connects"),
+        (60.0, "fleet", "recover --keep"),
+        (200.0, "thief", "connects"),
+    )
+)
+PROOF: Final = story(
+    Decision(18.0, "lose-answer", "home-1 proof", 4),
+    *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")),
+    order=14,
+)
+TO_ENDPOINT: Final = f"first {ENDPOINTS[0]} {ALARMS}"
+SUBSCRIBED: Final = story(
+    Decision(1.0, "put", "carers", text=TO_ENDPOINT),
+    Decision(2.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
+    Decision(3.0, "lose-answer", "family-app-administrator", 1),
+    Decision(3.0, "post", "family-app", text=TO_ENDPOINT),
+    Decision(50.0, "endpoint", ENDPOINTS[0], 60, "429 30"),
+    *(say(55.0), say(59.0)),
+    Decision(120.0, "endpoint", ENDPOINTS[0], 20, "400"),
+    say(125.0),
+    Decision(150.0, "redrive"),
+    Decision(160.0, "replay", "alarm-centre", 300),
+    Decision(170.0, "endpoint", ENDPOINTS[0], 20, "410"),
+    say(175.0),
+    Decision(200.0, "publish", text=ALARMS),
+    say(260.0),
+)
+ORDERED: Final = story(
+    Decision(19.0, "dependency-down", WATCH, 3.5),
+    *(Decision(20.0 + at, "round", WATCH, 1) for at in range(4)),
+    is_ordered=True,
+)
+STALLED: Final = story(Decision(10.0, "stall", "home-1", 300.0), say(20.0), say(50.5))
+
+# In these a plane that was right had findings, or one that was wrong: of seeds 479, 367, 149 and 767.
+KILLED: Final = story(
+    Decision(10.0, "takeover", "home-1"),
+    Decision(11.0, "stall", "home-1", 300.0),
+    say(20.0),
+    Decision(21.0, "takeover", "home-1"),
+    say(22.0),
+)
+BROKEN: Final = story(
+    Decision(30.0, "cut", "home-1", 200.0),
+    say(37.0),
+    Decision(60.0, "disk-broken", "home-1", 150.0),
+    *(say(61.0, MOTION), say(64.0, MOTION)),
+)
+FLAPPING: Final = story(
+    Decision(0.0, "drill", "timers", text="slow"),
+    Decision(0.0, "no-reconciler", "presence-reconciler"),
+    order=21,
+)
+
+
+PAUSED: Final = story(
+    Decision(1.0, "put", "family-app", text=TO_ENDPOINT),
+    Decision(40.0, "endpoint", ENDPOINTS[0], 60.0, "429 30"),
+    Decision(45.0, "throttle", "put_item", 5.0),
+    *(say(47.0), say(60.0), say(60.02)),
+)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_history_breaks_no_promise(seed: int) -> None:
+    assert told(story_of(seed), shipped_contract()).findings == []
+
+
+def test_an_hours_outage_makes_no_dead_letter() -> None:
+    outages = [Decision(10.0, "dependency-down", each, DOWN_S) for each in READERS]
+    said = [say(12.0 + at / 10, kind) for at, kind in zip(range(10), cycle(sorted(SENDERS)), strict=False)]
+    history = History(story(*outages, *said), shipped_contract()).run()
+    assert judged(history) == []
+    alarms = [times for (reader, *_), times in history.handled.done.items() if reader == "alarm-centre"]
+    assert len(alarms) > 2
+    assert all(len(times) == 1 and times[0] < 10.0 + DOWN_S + 60 for times in alarms)
+
+
+STAGE, TAKE = Pairs.stage, Forwarder._take_acknowledged
+
+
+def overwriting(self: Pairs, private_key: str, certificate: str) -> Path:
+    self.drop(self.unproven())
+    return STAGE(self, private_key, certificate)
+
+
+def of_any_connection(self: Forwarder, message: Any, *more: Any) -> None:
+    TAKE(self, message._replace(generation=self.links[message.link].generation), *more)
+
+
+def delivered(self: WebhookService, message: Any, event: Any, _: object) -> Any:
+    return self._record(message, event, Outcome.DELIVERED, None, 200)
+
+
+def all_visible(queue: FakeQueue, now_ms: int) -> list[Any]:
+    return [each for each in queue.messages if each.visible_ms <= now_ms]
+
+
+LOCKED_OUT: Final = "a device is locked out"
+IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good afterwards"
+NOT_ROUTED: Final = "not routed as subscribed or published"
+
+
+@pytest.mark.parametrize(
+    ("made", "owner", "name", "wrong", "kinds"),
+    [
+        *(
+            (each, service, "recovered", service.recovered, set())
+            for each in (
+                THEFT,
+                CLAIM,
+                KEPT,
+                PROOF,
+                SUBSCRIBED,
+                ORDERED,
+                STALLED,
+                KILLED,
+                BROKEN,
+                FLAPPING,
+                PAUSED,
+            )
+        ),
+        (PROOF, Pairs, "stage", overwriting, {LOCKED_OUT}),
+        (THEFT, Renewal, "_is_refused", lambda _: False, {LOCKED_OUT}),
+        (CLAIM, CertificateRotation, "_retire", lambda *_: None, {IN_THE_END}),
+        (THEFT, service, "recovered", lambda device, *_: device, {IN_THE_END, AFTERWARDS}),
+        (SUBSCRIBED, Breaker, "pause", lambda _: None, {"posted in the pause of a 429"}),
+        (SUBSCRIBED, SubscriptionTable, "all", lambda _: frozenset(), {NOT_ROUTED}),
+        (SUBSCRIBED, ActiveContract, "_refresh", lambda _: None, {NOT_ROUTED}),
+        (SUBSCRIBED, WebhookService, "_failed", delivered, {"never at its endpoint"}),
+        (SUBSCRIBED, SubscriptionTable, "write", lambda _, each: each, {"not subscribed as last asked for"}),
+        (ORDERED, FakeSqs, "_receivable", staticmethod(all_visible), {"handled out of order"}),
+        (STALLED, Forwarder, "_take_acknowledged", of_any_connection, {"ended before the cloud had it"}),
+    ],
+)
+def test_a_wrong_plane_is_found_and_a_right_one_is_not(
+    monkeypatch: pytest.MonkeyPatch, made: Story, owner: Any, name: str, wrong: Any, kinds: set[str]
+) -> None:
+    monkeypatch.setattr(owner, name, wrong)
+    found = {each.kind for each in told(made, shipped_contract()).findings}
+    assert found >= kinds
+    assert bool(found) == bool(kinds)
+
+
+def test_an_answer_without_the_table() -> None:
+    posts = [
+        Post(at_s, "", "", at_s, status, 0.0) for at_s, status in ((1.0, 410), (2.0, 410), (3601.5, 204))
+    ]
+    assert list(posted.paused("", posts, 1.5, is_bad=True)) == []
+    assert len(list(posted.paused("", posts, 1.5, is_bad=False))) == 1
+
+
+def test_a_story_is_cut_to_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, allowed = CLAIM.decisions[:2]
+
+    def told_again(those: Story, _: Any) -> Told:
+        kinds = ["left in the spool"] * (lost in those.decisions) + [LOCKED_OUT] * (
+            allowed not in those.decisions
+        )
+        return Told([OracleFinding(kind, "") for kind in kinds], {}, 0.0)
+
+    monkeypatch.setattr(search, "told", told_again)
+    cut = minimized(CLAIM, "left in the spool", shipped_contract(), lambda: True)
+    assert cut.decisions == (lost, allowed)
