@@ -2,12 +2,13 @@
 
 On the site, the Markdown files of the repository's root and of parts are pages, and a link from a page to a
 source file leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json
-leads to a page of all figures. Scripts come from node_modules (package.json), so that the site loads nothing
-from elsewhere.
+leads to a page of all figures. A line that only links docs/tables/NAME.csv becomes that table. Scripts come
+from node_modules (package.json), so that the site loads nothing from elsewhere.
 """
 
 from __future__ import annotations
 
+import csv
 import posixpath
 import re
 from pathlib import Path
@@ -40,6 +41,7 @@ SCRIPTS: Final = {
 """The place on the site of each file of node_modules: Material would load both scripts from a CDN."""
 
 _LINK: Final = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\(\s*(?P<target>[^)\s]+)\)")
+_TABLE: Final = re.compile(r"^\[[^\]]*\]\((?P<file>\S*/tables/(?P<name>[\w-]+)\.csv)\)$", re.MULTILINE)
 _FENCE: Final = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 
 
@@ -66,6 +68,22 @@ def linked(text: str, path: str) -> list[str]:
     """Return the files of the repository that the page `text` at `path` links."""
     targets = [found["target"] for part in _FENCE.split(text)[::2] for found in _LINK.finditer(part)]
     return [_resolved(each, path) for each in targets if _is_local(each)]
+
+
+def tables_of(text: str) -> list[str]:
+    """Return the names of the tables that the page `text` takes from docs/tables."""
+    return [found["name"] for found in _TABLE.finditer(text)]
+
+
+def with_tables(text: str, path: str) -> str:
+    """Return the page `text` of the repository's `path` with these tables in it."""
+
+    def table(found: re.Match[str]) -> str:
+        with (ROOT / _resolved(found["file"], path)).open(newline="") as file:
+            head, *rows = csv.reader(file)
+        return figures.table(head, rows)
+
+    return _TABLE.sub(table, text)
 
 
 def rewritten(text: str, path: str) -> str:
@@ -111,7 +129,8 @@ def on_files(files: Files, config: Any) -> Files:
     sources = {
         each
         for page in files.documentation_pages()
-        for each in linked(page.content_string, repository_path(page.src_uri))
+        for path in [repository_path(page.src_uri)]
+        for each in linked(with_tables(page.content_string, path), path)
     }
     for path in sorted(sources):
         place = site_path(path)
@@ -150,5 +169,6 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Return the page with the links that it has on the site."""
-    return rewritten(markdown, repository_path(page.file.src_uri))
+    """Return the page with its tables, and with the links that it has on the site."""
+    path = repository_path(page.file.src_uri)
+    return rewritten(with_tables(markdown, path), path)

@@ -1,11 +1,14 @@
 """Write the tables of the docs that repeat what code, tests and measurements say. `--check` only compares.
 
-A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a page of the site. The
-device's file of settings and the plots of figures are written as a whole.
+A short table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a page of the site. A long
+one is docs/tables/NAME.csv, which the site shows in the place of a line that links it. The device's file of
+settings and the plots of figures are written as a whole.
 """
 
 import ast
+import csv
 import dataclasses
+import io
 import re
 import sys
 import tomllib
@@ -354,6 +357,16 @@ def current(text: str) -> str:
     return _TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
 
 
+def as_csv(table: str) -> str:
+    """Return a Markdown table as CSV."""
+    head, _, *rows = (re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines())
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(
+        [cell.strip().replace(r"\|", "|") for cell in row] for row in (head, *rows)
+    )
+    return file.getvalue()
+
+
 def main() -> int:
     """Write the tables; return 1 if no test shows a row of the sources, or `--check` finds a stale table."""
     try:
@@ -366,6 +379,8 @@ def main() -> int:
     parts = (ROOT / each for each in docs_site.PART_PAGES)
     pages = [ROOT / "README.md", *parts, *sorted((ROOT / "docs").rglob("*.md"))]
     wanted = {file: current(file.read_text()) for file in pages}
+    long = {name for text in wanted.values() for name in docs_site.tables_of(text)}
+    wanted |= {ROOT / "docs/tables" / f"{name}.csv": as_csv(TABLES[name]()) for name in long}
     wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
     wanted[SETTINGS_FILE] = settings_file()
     stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]

@@ -13,7 +13,7 @@ import yaml
 from eventplane.cesql import BUILTINS, CesqlParseError, lint, parse
 from eventplane.contract import Problem
 from eventplane.contract.filter_reader import read_filter
-from lab.tools.docs_site import PART_PAGES
+from lab.tools.docs_site import PART_PAGES, with_tables
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("tutorials", "how-to", "reference", "explanation")
@@ -23,7 +23,8 @@ PAGES = [
     *sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md")),
     *(ROOT / each for each in PART_PAGES),
 ]
-TEXTS = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
+NAMES = {page.relative_to(ROOT).as_posix(): page for page in PAGES}
+TEXTS = {name: with_tables(page.read_text(), name) for name, page in NAMES.items()}
 
 FRAGMENTS = {
     "parts/subscriptions_api/reference.md": "it needs a deployed plane",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.tools import figures
-from lab.tools.docs_site import PART_PAGES, ROOT_PAGES
+from lab.tools.docs_site import PART_PAGES, ROOT_PAGES, tables_of, with_tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -31,7 +31,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
-    text = FENCE.sub("", page.read_text())
+    text = FENCE.sub("", with_tables(page.read_text(), page.relative_to(ROOT).as_posix()))
     broken = []
     for target in re.findall(r"\]\(\s*([^)\s]+)\)", text):
         if "://" in target:
@@ -43,6 +43,11 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         ):
             broken.append(target)
     assert broken == []
+
+
+def test_each_table_is_on_a_page() -> None:
+    shown = {name for page in PAGES for name in tables_of(page.read_text())}
+    assert shown == {each.stem for each in (DOCS / "tables").iterdir()}
 
 
 def test_the_tests_of_the_web_hooks_specification_exist() -> None:
