@@ -4,6 +4,6 @@ The core knows neither files nor YAML; this package is its adapter to both, used
 (deploy, device image, tests). What runs in production loads the compiled form.
 """
 
-from contract.loader import CONTRACT_FILE, load_contract
+from contract.loader import CONTRACT_FILE, check_payload, load_contract
 
-__all__ = ["CONTRACT_FILE", "load_contract"]
+__all__ = ["CONTRACT_FILE", "check_payload", "load_contract"]

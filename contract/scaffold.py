@@ -21,11 +21,16 @@ from typing import Any, Final
 from contract.checks import check
 from contract.edit import ContractEditError, add_entry, append_item
 from contract.loader import CONTRACT_FILE, load_contract
+from eventplane import __version__
 from eventplane.contract import Contract, ContractError, Participant, ParticipantKind, SchemaCheck
 from eventplane.contract.possibilities import can_match, of_type
+from eventplane.contract.reader import NAME, NAME_REMEDY
 from eventplane.errors import EventPlaneError
 from eventplane.names import SUBSCRIBERS
 from eventplane.reach import Reachability
+
+_PROJECT: Final = Path(__file__).parent / "project"
+"""The files of a new project: `X.in` becomes `X`, with its name for `@NAME@`, our version for `@VERSION@`."""
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _VERSION: Final = re.compile(r"v\d+(\.\d+)*")
@@ -160,6 +165,31 @@ def copy_contract(folder: Path) -> Path:
         return Path(shutil.copy(CONTRACT_FILE, file))
     except OSError as error:
         raise ScaffoldError(f"{folder}: cannot be made: {error.strerror}", "name a new folder") from error
+
+
+def new_project(folder: Path) -> list[Path]:
+    """Write a project of its own, called as the `folder`, into that new or empty folder; return its files.
+
+    It has a contract with a schema, two services and their test. Raises `ScaffoldError`.
+    """
+    name = folder.resolve().name
+    if not NAME.fullmatch(name):
+        raise ScaffoldError(f"{name!r} is not a name", NAME_REMEDY)
+    files = {}
+    for each in sorted(_PROJECT.rglob("*.in")):
+        text = each.read_text("utf-8").replace("@NAME@", name).replace("@VERSION@", __version__)
+        files[folder / each.relative_to(_PROJECT).with_suffix("")] = text
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ScaffoldError(f"{folder}: the folder is not empty", "name a new or an empty folder")
+        for file, text in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+    except OSError as error:
+        problem = f"{error.filename}: cannot be made: {error.strerror}"
+        raise ScaffoldError(problem, "name a new folder in one of yours") from error
+    return list(files)
 
 
 def new_participant(

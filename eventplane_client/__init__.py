@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from eventplane.sender import Sender
     from eventplane_client.client import Client
     from eventplane_client.cloud_event import cloud_event_of
-    from eventplane_client.connection import connect
+    from eventplane_client.connection import connect, memory_plane
     from eventplane_client.errors import UnhandleableError
     from eventplane_client.inbox import Inbox, Received
     from eventplane_client.ports import Mode
@@ -28,6 +28,7 @@ __all__ = [
     "UnhandleableError",
     "cloud_event_of",
     "connect",
+    "memory_plane",
 ]
 
 _MODULES = {
@@ -40,6 +41,7 @@ _MODULES = {
     "UnhandleableError": "eventplane_client.errors",
     "cloud_event_of": "eventplane_client.cloud_event",
     "connect": "eventplane_client.connection",
+    "memory_plane": "eventplane_client.connection",
 }
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from eventplane.attributes import priority_of
-from eventplane.contract import Contract, Place, Priority
+from eventplane.contract import Contract, Place, Priority, Route
 from eventplane.contract.model import REPLIES
 from eventplane.conversation.messages import Replier, is_request
 from eventplane.conversation.open_requests import Announcements
@@ -25,8 +25,8 @@ from eventplane.interest.announcement import Announcement
 from eventplane.limits import MAX_RECEIVES
 from eventplane.names import REPLY_TO, REPLY_TYPE
 from eventplane.ranges import Range
+from eventplane.reach import place_of, sequences
 from eventplane.reasons import Outcome
-from eventplane.router import Router
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.values import timestamp
@@ -62,6 +62,9 @@ RANGES: Final = {
 }
 """What the settings of a plane in memory accept, by their names."""
 
+PayloadCheck = Callable[[Contract, Envelope], Refusal | None]
+"""Why the cloud refuses a payload, or None: `check_payload` of the package `eventplane[contract]`."""
+
 _SOURCE = "/eventplane/memory/router"
 """The `source` of the dead letters that the plane in memory writes."""
 
@@ -89,7 +92,8 @@ class _Handle:
 class MemoryPlane:
     """Routes every event to each subscriber whose filter it passes. Thread-safe; gone with the process.
 
-    It stamps the sender of what is put, and with a `contract` refuses what that sender may not send.
+    It stamps the sender of what is put. With a `contract` it has that contract's routes and rights besides
+    (`enforce`).
 
     An inbox holds at most `max_events` events, each for at most `max_age_s` seconds. Beyond that the oldest
     is dropped, one that nobody has in hand first, and its reader's listener gets a `Dropped` notice. `clock`
@@ -147,7 +151,10 @@ class MemoryPlane:
     def is_registered(self, participant: str) -> bool:
         """Return whether anything leads to the inbox of `participant`, or is still in it."""
         with self._changed:
-            return bool(self._filters.get(participant) or self._inboxes.get(participant))
+            is_led_to = self._contract and any(
+                each.destination == f"{participant}.inbox" for each in self._contract.routes
+            )
+            return bool(is_led_to or self._filters.get(participant) or self._inboxes.get(participant))
 
     def subscribe(self, participant: str, name: str, filter: Filter | None) -> None:
         """From now on `participant` gets what passes `filter` (None: everything)."""
@@ -168,11 +175,15 @@ class MemoryPlane:
                 announced[announcer] = interest
                 self._last_announcements[Replier(participant)] = next(self._numbers)
 
-    def enforce(self, contract: Contract | None) -> None:
-        """From now on participants send what `contract` gives them (None: whatever they like)."""
+    def enforce(self, contract: Contract | None, check: PayloadCheck | None = None) -> None:
+        """From now on participants have the rights and routes of `contract` (None: all rights, no routes).
+
+        The cloud's side checks payloads with `check`. Channels have none of their settings, and there is one
+        device, without a name.
+        """
         self._contract = contract
         self._rights = SendingRights(contract) if contract else None
-        self._routers = [Router(contract, each) for each in Place] if contract else []
+        self._check = check
 
     def put(self, event: Envelope, participant: str) -> None:
         """Send what lies in the outbox of `participant`.
@@ -193,7 +204,9 @@ class MemoryPlane:
         if refusal is None and not self._leads_anywhere(stamped):
             refusal = Refusal(Outcome.UNROUTED, f"nobody subscribed to {event.type!r}")
         if refusal is None:
-            self._route(stamped)
+            refusal = self._payload_refusal(stamped)
+            self._route(stamped, self._in_home(stamped) if refusal else None)
+        if refusal is None:
             return
         letter = dead_letter(
             id=letter_id(str(sender), *event.claim),
@@ -283,10 +296,11 @@ class MemoryPlane:
                     entry.visible_at = self._clock() + visible_in_s
             self._changed.notify_all()
 
-    def _route(self, event: Envelope) -> None:
+    def _route(self, event: Envelope, takers: list[str] | None = None) -> None:
+        """Bring the event into the inboxes of `takers`, by default of all that take it."""
         with self._changed:
             self._events.append(event)
-            for participant in self._takers(event):
+            for participant in self._takers(event) if takers is None else takers:
                 self._add(participant, event.json.encode())
             if event.type == REPLY_TYPE:
                 self._add(f"{event.attributes.get(REPLY_TO)}.{REPLIES}", event.json.encode())
@@ -301,22 +315,53 @@ class MemoryPlane:
     def _leads_anywhere(self, event: Envelope) -> bool:
         if is_always_wanted(event.type) or is_request(event):
             return True
-        if any(each.route(event) for each in self._routers):
-            return True
         with self._changed:
-            return any(self._is_subscribed(each, event) for each in self._filters)
+            return bool(self._subscribed(event))
 
     def _takers(self, event: Envelope) -> list[str]:
         """The participants whose inbox the event comes into."""
-        return [
-            participant
-            for participant in self._filters
-            if self._is_subscribed(participant, event) and self._is_wanted(participant, event)
-        ]
+        return [each for each in self._subscribed(event) if self._is_wanted(each, event)]
 
-    def _is_subscribed(self, participant: str, event: Envelope) -> bool:
-        filters = self._filters[participant].values()
-        return any(each is None or each.matches(event.attributes) for each in filters)
+    def _subscribed(self, event: Envelope) -> list[str]:
+        """The participants to whom a route of the contract or of their own leads."""
+        own = (
+            participant
+            for participant, filters in self._filters.items()
+            if any(each is None or each.matches(event.attributes) for each in filters.values())
+        )
+        return list(dict.fromkeys([*own, *map(_reader, self._taken(event))]))
+
+    def _taken(self, event: Envelope) -> list[Route]:
+        """The contract's routes that lead the event into an inbox, over every hop."""
+        contract = self._contract
+        if contract is None:
+            return []
+        ways = sequences(
+            contract,
+            self._entry(event),
+            self._entry(event) is Place.DEVICE,
+            lambda routes: routes[-1].filter.matches(event.attributes),
+        )
+        return [each[-1] for each in ways if each[-1].destination.endswith(".inbox")]
+
+    def _in_home(self, event: Envelope) -> list[str]:
+        """The participants on the device that an event from there comes to, whatever the cloud says."""
+        is_from_there = self._entry(event) is Place.DEVICE
+        return [_reader(each) for each in self._taken(event) if is_from_there and each.place is Place.DEVICE]
+
+    def _entry(self, event: Envelope) -> Place:
+        """The place of the router that decides first."""
+        sender = self._contract and self._contract.participants.get(event.sender.service)
+        return place_of(sender) if sender else Place.CLOUD
+
+    def _payload_refusal(self, event: Envelope) -> Refusal | None:
+        """Why the cloud's router refuses the payload; None also where the event stays in the home."""
+        if self._contract is None or self._check is None:
+            return None
+        is_local = self._entry(event) is Place.DEVICE and not any(
+            each.place is Place.CLOUD for each in self._taken(event)
+        )
+        return None if is_local else self._check(self._contract, event)
 
     def _is_wanted(self, participant: str, event: Envelope) -> bool:
         announced = self._interest.get(participant)
@@ -364,6 +409,11 @@ class MemoryPlane:
         entry.visible_at = now + self.visibility_s
         handle = _Handle(key, entry.number)
         return Message(entry.body, entry.attempt, handle, age_s=now - entry.first_at)
+
+
+def _reader(route: Route) -> str:
+    """Return the participant to whose inbox a route leads."""
+    return route.destination.rpartition(".")[0]
 
 
 _NOTHING = object()

@@ -41,6 +41,7 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
         "operations.desired_command",
         "show or reset the desired state of devices, and what they have stored",
     ),
+    "init": ("operations.init_command", "start a project: a contract, two services and their test"),
     "inbox": ("operations.inbox_command", "show the events in a participant's inbox"),
     "interest": (
         "operations.interest_command",

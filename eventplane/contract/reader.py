@@ -7,14 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import ParticipantKind
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+NAME_REMEDY: Final = "use lower-case letters, digits and single hyphens, a letter first"
 
 
 class Section:
@@ -45,12 +46,8 @@ class Section:
     def entries(self) -> dict[str, Section]:
         """Return every member as a section of its own, by name; names are checked."""
         for name in self.members:
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
-                self.fault(
-                    str(name),
-                    f"{name!r} is not a name",
-                    "use lower-case letters, digits and single hyphens, a letter first",
-                )
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                self.fault(str(name), f"{name!r} is not a name", NAME_REMEDY)
         return {str(name): self.section(name) for name in self.members}
 
     def text(self, name: str, default: str | None = None) -> str:

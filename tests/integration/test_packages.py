@@ -47,8 +47,8 @@ class Environment:
 
     def __init__(self, folder: Path, wheels: dict[str, Path], *requirements: str) -> None:
         self._bin = folder / "venv" / "bin"
-        self._cwd = folder / "elsewhere"
-        self._cwd.mkdir()
+        self.folder = folder / "elsewhere"
+        self.folder.mkdir()
         uv(folder, "venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
         constraints = folder / "constraints.txt"
         # Without hashes: those of wheels that were just built are in no lock file.
@@ -63,18 +63,18 @@ class Environment:
         There, and on the path of modules, others have packages of the names that the checkout uses.
         """
         for name in ("contract", "edge", "operations", "parts"):
-            (self._cwd / name).mkdir(exist_ok=True)
-            (self._cwd / name / "__init__.py").write_text(
+            (self.folder / name).mkdir(exist_ok=True)
+            (self.folder / name / "__init__.py").write_text(
                 f"raise ImportError('this is the {name} of others')"
             )
         environment = {
             "PATH": os.defpath,
-            "HOME": str(self._cwd),
+            "HOME": str(self.folder),
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(self._cwd),
+            "PYTHONPATH": str(self.folder),
         }
         done = subprocess.run(
-            [self._bin / program, *arguments], cwd=self._cwd, env=environment, check=False,
+            [self._bin / program, *arguments], cwd=self.folder, env=environment, check=False,
             capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == status, done.stdout + done.stderr
@@ -198,6 +198,15 @@ def test_the_command_line_reads_contracts(install: Install) -> None:
     environment.run("eventplane", "new", "participant", "laundry-service", "--kind", "device-service")
     given = ("com.example.laundry.done.v1", "--sender", "laundry-service", "--receiver", "carers")
     assert "received by carers" in environment.run("eventplane", "new", "event-type", *given)
+
+
+def test_a_new_project_passes_its_tests(install: Install) -> None:
+    environment = install("eventplane[contract]", "eventplane-client[aws]", "pytest")
+    environment.run("eventplane", "init", "care-bell")
+    wanted = (environment.folder / "care-bell" / "requirements.txt").read_text()
+    assert set(re.findall(r"^[\w-]+", wanted, re.MULTILINE)) <= environment.installed()
+    assert "3 passed" in environment.run("pytest", "care-bell")
+    environment.run("eventplane", "contract", "check", "--contract", "care-bell/contract/event_plane.yaml")
 
 
 def test_a_missing_package_is_reported_with_the_extra_that_brings_it(install: Install) -> None:

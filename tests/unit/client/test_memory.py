@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.conversation.messages import Replier
-from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
@@ -26,6 +26,7 @@ from eventplane_client.errors import NothingThereError, NotRegisteredError, Refu
 from eventplane_client.memory import MAX_AGE_S, MemoryPlane
 from eventplane_client.notices import Dropped, Notice
 from tests.plane import shipped_contract
+from tests.small_contract import small_contract
 from tests.unit.client.worlds import READER, event, memory_client
 
 SENT = "sender"
@@ -52,6 +53,69 @@ class Watched:
     @property
     def dropped(self) -> list[tuple[str, str]]:
         return [(each.id, each.reason) for each in self.notices if isinstance(each, Dropped)]
+
+
+PLANE = small_contract(
+    {
+        "device": "device",
+        "button": {"kind": "device_service", "sends": ["ring", "tick", "knock"]},
+        "chime": "device_service",
+        "desk": {"kind": "cloud_service", "sends": ["open", "stray"]},
+    },
+    {
+        "rings-up": ({"exact": {"type": "ring"}}, "device.outbox"),
+        "rings-to-chime": (
+            {"any": [{"exact": {"type": "ring"}}, {"exact": {"type": "knock"}}]},
+            "chime.inbox",
+        ),
+        "rings-to-desk": ({"exact": {"type": "ring"}}, "desk.inbox"),
+        "ticks-up": ({"exact": {"type": "tick"}}, "device.outbox"),
+        "opens-down": ({"exact": {"type": "open"}}, "device.inbox"),
+        "opens-to-button": ({"exact": {"type": "open"}}, "button.inbox"),
+    },
+)
+
+
+class TestRoutes:
+    """The contract's routes lead events to inboxes, over every hop."""
+
+    @pytest.mark.parametrize(
+        ("type", "sender", "came"),
+        [
+            ("ring", "button", {"chime", "desk"}),
+            ("knock", "button", {"chime"}),
+            ("open", "desk", {"device", "button"}),
+        ],
+    )
+    def test_an_event_comes_once_into_each_inbox(self, type: str, sender: str, came: set[str]) -> None:
+        plane = MemoryPlane(contract=PLANE)
+        plane.subscribe("desk", "rings-as-well", Exact("type", "ring"))
+        plane.put(event("1", type=type), sender)
+        assert dict.fromkeys(came, 1) == {
+            each: n for each in PLANE.participants if (n := plane.pending(each))
+        }
+
+    @pytest.mark.parametrize(("type", "sender"), [("tick", "button"), ("stray", "desk")])
+    def test_a_route_that_ends_on_the_way_is_none(self, type: str, sender: str) -> None:
+        with pytest.raises(UnroutedError):
+            MemoryPlane(contract=PLANE).put(event("1", type=type), sender)
+
+    def test_the_cloud_checks_payloads_and_the_home_does_not(self) -> None:
+        plane = MemoryPlane()
+        plane.enforce(PLANE, lambda *_: Refusal("payload_invalid", "it is"))
+        for type, sender in (("ring", "button"), ("open", "desk")):
+            with pytest.raises(RefusedError, match="payload_invalid"):
+                plane.put(event(type, type=type), sender)
+        plane.put(event("3", type="knock"), "button")
+        assert [plane.pending(each) for each in PLANE.participants] == [0, 0, 2, 0]
+        reasons = [each.attributes.get("deadletterreason") for each in plane.events]
+        assert reasons == [None, "payload_invalid", None, "payload_invalid", None]
+
+    def test_a_reader_needs_no_subscription_of_its_own(self) -> None:
+        plane = MemoryPlane(contract=PLANE)
+        with client(plane, "button") as button, client(plane, "chime") as chime, chime.subscribe() as inbox:
+            button.put(event("1", type="ring"))
+            assert inbox.get(0).id == "1"
 
 
 @pytest.mark.source("N4")

@@ -64,6 +64,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "fleet release": ("home-1",),
     "fleet show": ("home-1",),
     "inbox": ("carers",),
+    "init": ("care-bell",),
     "interest publish": (),
     "interest show": (),
     "interest withdraw": (),
@@ -84,7 +85,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 """Each command with words that are right."""
 
-NEW = {name for name in COMMANDS if name.startswith("new ")}
+NEW = {name for name in COMMANDS if name.startswith("new ")} | {"init"}
 """Commands that write into the folder they are typed in."""
 
 LOCAL = {name for name in COMMANDS if name.startswith("contract ")} - {"contract publish"}

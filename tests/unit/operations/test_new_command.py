@@ -13,6 +13,7 @@ import yaml
 from contract import load_contract
 from contract.checks import check
 from contract.edit import ContractEditError, add_entry, append_item
+from contract.loader import load_checked
 from contract.scaffold import Scaffold, ScaffoldError, receivers_of
 from eventplane.__main__ import main
 from eventplane.contract import Contract, ParticipantKind
@@ -236,6 +237,48 @@ def test_a_contract_is_found_from_below_and_can_be_started(
     assert main(["new", "participant", "a", "--kind", "cloud-service", *receives]) == 0
     added = load_contract(tmp_path / "contract" / "event_plane.yaml").participants["a"]
     assert added.may_subscribe == Prefix("type", "org.eventplane.alarm.")
+
+
+def test_a_project_has_a_clean_contract(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "care-bell"
+    folder.mkdir()  # an empty one is used
+    assert main(["init", str(folder), "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert sorted(str(each) for each in folder.rglob("*") if each.is_file()) == sorted(files)
+    contract, warnings = load_checked(folder / "contract" / "event_plane.yaml")
+    assert (contract.name, warnings, list(check(contract))) == ("care-bell", [], [])
+    texts = [Path(each).read_text() for each in files]
+    assert not any(each in text for text in texts for each in ("@NAME", "@VERSION"))
+    assert max(each.count("\n") for each in texts) < 50
+    (folder / "README.md").write_text("mine")
+    assert main(["init", str(folder)]) == 1
+    assert capsys.readouterr().err == f"{folder}: the folder is not empty; name a new or an empty folder\n"
+    assert (folder / "README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Care", "'Care' is not a name; use lower-case letters"),
+        ("a b", "'a b' is not a name"),
+        ("..", "'Up' is not a name"),
+        ("file", "file: cannot be made: File exists; name a new folder"),
+        ("file/below", "file/below: cannot be made: Not a directory"),
+    ],
+)
+def test_a_project_needs_a_name_and_a_place(
+    tmp_path: Path,
+    name: str,
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "Up" / "at").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "Up" / "at")
+    Path("file").touch()
+    assert main(["init", name]) == 1
+    assert problem in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / each for each in ("Up", "Up/at", "Up/at/file")]
 
 
 @pytest.mark.parametrize(
