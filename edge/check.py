@@ -13,7 +13,7 @@ from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
-from edge.spool import RECENT_EVENTS
+from edge.spool.tables import RECENT_EVENTS
 from eventplane_mqtt import Login
 from eventplane_mqtt.dial import dial, wait_for
 from eventplane_mqtt.endpoint import (

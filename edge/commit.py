@@ -20,7 +20,8 @@ from edge.numbering import RecentKeys
 from edge.planning import Batch, Batcher, Plan
 from edge.pressure import Pressure
 from edge.reports import Reporter, Reports
-from edge.spool import Delivery, Discard, Size, Spool
+from edge.spool import Delivery, Discard, Size
+from edge.spool.store import Spool
 from eventplane.contract import Priority, WhenFull
 
 if TYPE_CHECKING:

@@ -14,15 +14,16 @@ from edge.counts import Counts
 from edge.decision import Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, UrgentHint, subscriptions
+from edge.durable import can_load
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.parts import can_load
 from edge.planning import Batcher
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
-from edge.spool import RECENT_EVENTS, Spool
+from edge.spool.store import Spool
+from edge.spool.tables import RECENT_EVENTS
 from edge.system import Host
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place

@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from edge import durable
+from edge.durable import can_load
 from edge.errors import SettingProblem, SpoolError
-from edge.parts import can_load
-from edge.spool import Spool
+from edge.spool.store import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.device_reports import CONTRACT_KEYS
 

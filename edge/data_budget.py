@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from edge.spool import Spool
+from edge.spool.store import Spool
 
 _DAY_MS = 86_400_000
 _COUNTER = "uplink.data-budget"

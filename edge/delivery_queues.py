@@ -15,16 +15,8 @@ from typing import NamedTuple
 
 from edge.counts import Counts, NotStored
 from edge.numbering import LatestKeys, why_expired
-from edge.spool import (
-    BEFORE_EVERYTHING,
-    READ_CHARACTERS,
-    Delivery,
-    Discard,
-    PendingDelivery,
-    Size,
-    Spool,
-    StoredEvent,
-)
+from edge.spool import BEFORE_EVERYTHING, Delivery, Discard, PendingDelivery, Size, StoredEvent
+from edge.spool.store import READ_CHARACTERS, Spool
 from edge.system import Uptime, UptimeClock
 from eventplane.contract import Priority
 from eventplane.device_reports import is_irreplaceable

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from edge.delivery_queues import DeliveryQueues
+from edge.durable import can_load
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import expiring
-from edge.parts import can_load
 from edge.planning import Batch, Role, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority

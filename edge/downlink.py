@@ -16,8 +16,9 @@ from edge.planning import Plan
 from edge.pressure import Pressure
 from edge.reports import Heading
 from edge.sent_contract import is_contract_update, why_refused
-from edge.spool import Delivery, DeviceState, Size, Spool
+from edge.spool import Delivery, DeviceState, Size
 from edge.spool.states import MOST_KEYS
+from edge.spool.store import Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import ACKNOWLEDGED, UPLINK_KEY

@@ -1,13 +1,17 @@
-"""Write files that survive a power cut, and lock a file for one process."""
+"""Files on a disk that may fail: write so that a power cut does no harm, lock a file, load a module."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 MOST_KEPT = 3
 """Damaged files that are kept."""
@@ -86,3 +90,17 @@ def only_one(path: Path, taken: Exception) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def can_load(module: str) -> bool:
+    """Return whether `module` is in memory, or can be loaded now; log why not.
+
+    The file of the program may be unreadable by now, or be another version's: that must not end the loop.
+    """
+    try:
+        import_module(module)
+    except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its bytes make of it
+        remedy = "see that the disk of the program works, then restart the forwarder"
+        _log.error("%s cannot be loaded: %s; %s", module, error, remedy)
+        return False
+    return True

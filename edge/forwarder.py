@@ -16,14 +16,14 @@ from typing import NamedTuple
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
 from edge.counts import Counts
+from edge.durable import can_load
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.health_status import LOST_SESSION_REMEDY
 from edge.interest import Interest
-from edge.parts import can_load
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
-from edge.spool import Spool
+from edge.spool.store import Spool
 from edge.system import Host
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge.contract_updates import Adopted
+from edge.durable import can_load
 from edge.errors import SettingProblem, SpoolError
 from edge.forwarder import Forwarder, Message, Reload, Stop
 from edge.health_status import (
@@ -27,10 +28,9 @@ from edge.health_status import (
     judge,
     summary,
 )
-from edge.packing import BatchingDelays
-from edge.parts import can_load
 from edge.system import Host
 from edge.systemd import ServiceManager
+from edge.uplink import BatchingDelays
 from eventplane.contract import Place, Priority
 from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox

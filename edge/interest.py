@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 
-from edge.parts import can_load
+from edge.durable import can_load
 from eventplane.contract import Channel, Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
-from eventplane.interest import is_wanted
 from eventplane.randomness import RandomBytes
 from eventplane_mqtt.mailbox import Received
 
@@ -84,6 +83,11 @@ class Interest:
 
     def wants(self, address: str, event: Envelope, priority: Priority) -> bool:
         """Return whether to forward `event` to the channel at `address`."""
+        interest = self._announced.get(address)
         if self._uplink is not None and self._uplink[0] == address:
-            return is_wanted(self._uplink[1], event, priority)
-        return is_wanted(self._announced.get(address), event, priority)
+            interest = self._uplink[1]
+        if interest is None:
+            return True
+        from eventplane.interest import is_wanted  # in memory since an interest was read
+
+        return is_wanted(interest, event, priority)

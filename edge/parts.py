@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
 from edge.errors import EdgeError, SettingProblem
 from eventplane import __version__
-
-_log = logging.getLogger(__name__)
 
 PROGRAM: Final = "eventplane-forwarder"
 
@@ -53,20 +49,6 @@ def _has_part(part: str) -> bool:
     from parts import has  # late: a device that uses no part need not hold their descriptions
 
     return has(part, "device")
-
-
-def can_load(module: str) -> bool:
-    """Return whether `module` is in memory, or can be loaded now; log why not.
-
-    The file of the program may be unreadable by now, or be another version's: that must not end the loop.
-    """
-    try:
-        import_module(module)
-    except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its bytes make of it
-        remedy = "see that the disk of the program works, then restart the forwarder"
-        _log.error("%s cannot be loaded: %s; %s", module, error, remedy)
-        return False
-    return True
 
 
 def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:

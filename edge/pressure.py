@@ -16,7 +16,8 @@ priority lasts hours and not minutes.
 from __future__ import annotations
 
 from edge.delivery_queues import DeliveryQueues
-from edge.spool import Size, Spool
+from edge.spool import Size
+from edge.spool.store import Spool
 from eventplane.contract import Priority, WhenFull
 
 ROOM = {Priority.URGENT.rank: 1.0, Priority.NORMAL.rank: 0.85, Priority.LOW.rank: 0.70}

@@ -8,7 +8,7 @@ from functools import cached_property
 from edge.decision import Decider
 from edge.interest import Interest
 from edge.planning import Role
-from edge.spool import Spool
+from edge.spool.store import Spool
 from eventplane.contract import Channel, Contract, Downlink
 from eventplane.conversation.handlers import Handlers, NoAskerError
 from eventplane.conversation.questions import (

@@ -12,7 +12,8 @@ from edge.decision import Decider, SequenceNumber
 from edge.errors import SpoolError
 from edge.pressure import ROOM
 from edge.settings import Settings
-from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
+from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, SpoolOrigin, StoredEvent
+from edge.spool.store import Spool
 from eventplane.contract import Priority
 from eventplane.device_reports import (
     DISCARDED,

@@ -10,8 +10,8 @@ import json
 import zlib
 from typing import Final
 
+from edge.durable import can_load
 from edge.errors import SettingProblem
-from edge.parts import can_load
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.device_reports import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming

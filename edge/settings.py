@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge.errors import SettingProblem, SettingsError
-from edge.parts import missing_parts
 from edge.settings_reader import (
     SettingsReader,
     choice,
@@ -310,7 +309,10 @@ def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
 def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:
     """Yield what is wrong with settings together, each of which is good by itself; `tables` with defaults."""
     local, cloud = tables["local"], tables["cloud"]
-    yield from missing_parts(tables)
+    if local["profile"] is not None or not OPTIONAL.isdisjoint(tables):
+        from edge.parts import missing_parts  # which a device without any part need not hold
+
+        yield from missing_parts(tables)
     yield from _local_conflicts(local)
     yield from _cloud_conflicts(cloud)
     if "announcement" in tables and local["profile"] is None:

@@ -15,7 +15,7 @@ from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.reports import Heading, Heartbeat, disk_failed, heartbeat
 from edge.settings import Settings
-from edge.spool import Spool
+from edge.spool.store import Spool
 from edge.system import Host
 
 _log = logging.getLogger(__name__)

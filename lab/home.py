@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.errors import SpoolError
-from edge.spool import read_backlog
+from edge.spool.database import read_backlog
 from eventplane.contract import Contract
 from lab.deploy import ROOT
 from lab.machine import FakeClock, SmallDisk, ThisMachine

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from edge.durable import beside
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
-from edge.spool.records import SpoolOrigin
+from edge.spool import SpoolOrigin
 from edge.system import UptimeClock
 from eventplane.randomness import RandomBytes
 

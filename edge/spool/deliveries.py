@@ -19,8 +19,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from edge.spool import BEFORE_EVERYTHING, Manifest, StoredEvent
 from edge.spool.database import DamagedRowError, TableTotals, checksum
-from edge.spool.records import BEFORE_EVERYTHING, Manifest, StoredEvent
 from eventplane.device_reports import KEY_BYTES, event_digest
 
 BATCH_BYTES = 32 * 1024

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from edge import durable
 from edge.errors import SpoolError
+from edge.spool import SpoolOrigin
 from edge.spool.database import (
     PAGE_BYTES,
     DeviceRow,
@@ -41,7 +42,6 @@ from edge.spool.files import (
     unfinished_of,
 )
 from edge.spool.log import rebuild_log
-from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
 from edge.system import Host, UptimeClock

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from edge.spool import BEFORE_EVERYTHING, DeviceState, SpoolOrigin, StoredEvent
 from edge.spool.database import DamagedRowError, DeviceRow, TableTotals, connect_to_read, transaction
 from edge.spool.deliveries import (
     Deliveries,
@@ -26,7 +27,6 @@ from edge.spool.deliveries import (
     PendingQueues,
 )
 from edge.spool.files import CommitNote
-from edge.spool.records import BEFORE_EVERYTHING, DeviceState, SpoolOrigin, StoredEvent
 from edge.spool.states import ALL_STATES, DeviceStates, checked_state
 from edge.spool.tables import MOST_RANGES, add_discard_range, checked_discard, merged
 from eventplane.device_reports import KEY_BYTES

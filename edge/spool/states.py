@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
+from edge.spool import DeviceState
 from edge.spool.database import DamagedRowError, TableTotals, checksum
-from edge.spool.records import DeviceState
 from eventplane.downlink.device import StateVersion
 
 MOST_KEYS = 4096

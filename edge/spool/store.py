@@ -14,9 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from edge import durable
+from edge.durable import can_load
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
-from edge.parts import can_load
-from edge.spool import files
+from edge.spool import (
+    BEFORE_EVERYTHING,
+    Delivery,
+    DeviceState,
+    Discard,
+    LossReport,
+    Manifest,
+    PendingDelivery,
+    SpoolOrigin,
+    StoredEvent,
+    files,
+)
 from edge.spool.database import (
     PAGE_BYTES,
     DamagedRowError,
@@ -35,17 +46,6 @@ from edge.spool.database import (
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
 from edge.spool.files import finish_recovery, marker_of, take_over
-from edge.spool.records import (
-    BEFORE_EVERYTHING,
-    Delivery,
-    DeviceState,
-    Discard,
-    LossReport,
-    Manifest,
-    PendingDelivery,
-    SpoolOrigin,
-    StoredEvent,
-)
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
     StoredKeys,

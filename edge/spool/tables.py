@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from edge.spool import Discard, LossReport
 from edge.spool.database import DamagedRowError, TableTotals, checksum
-from edge.spool.records import Discard, LossReport
 from eventplane.device_reports import KEY_BYTES
 from eventplane.reasons import Outcome
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 
-from edge.spool import Delivery, Spool, StoredEvent
+from edge.spool import Delivery, StoredEvent
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 from lab.benchmarks.edge.sink import event

@@ -16,7 +16,8 @@ from edge.contract_updates import active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem, SpoolFullError, SpoolUnavailableError
 from edge.forwarder import Forwarder, Reload
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
-from edge.spool import Delivery, Discard, Spool, StoredEvent
+from edge.spool import Delivery, Discard, StoredEvent
+from edge.spool.store import Spool
 from edge.system import Host, Uptime
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document

@@ -18,7 +18,8 @@ from typing import Final, Literal
 
 from contract.loader import CONTRACT_FILE, load_contract
 from edge.errors import SpoolError
-from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
+from edge.spool import BEFORE_EVERYTHING, StoredEvent
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, mixed_logic, parse, write

@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.counts import Counts
 from edge.delivery_queues import _MOST_APPENDED, DeliveryQueues
-from edge.spool import Delivery, Spool
+from edge.spool import Delivery
+from edge.spool.store import Spool
 from edge.system import SYSTEM, Uptime
 from eventplane.contract import Priority
 from eventplane.reasons import Outcome

@@ -9,8 +9,8 @@ from shutil import rmtree
 
 import pytest
 
-from edge.spool import Spool
 from edge.spool.files import log_of, note_of
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from lab.benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
 from lab.benchmarks.power.disk import KEPT, Call, Print, Sync, TracedDisk, Write, record

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.congestion import CongestionWindow
+from edge.publishing import CongestionWindow
 from eventplane.limits import MAX_PAYLOAD_BYTES
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import LinkName

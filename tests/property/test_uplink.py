@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.congestion import Sent
 from edge.poison import PoisonDetector
-from edge.publishing import URGENT_SHARE, InFlight, Pace
+from edge.publishing import URGENT_SHARE, InFlight, Pace, Sent
 from edge.spool import Delivery
 
 PUBLISHES, BYTES = 10, 1_000

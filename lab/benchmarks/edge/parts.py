@@ -16,7 +16,8 @@ from typing import Any
 
 from contract.loader import load_contract
 from edge.numbering import stamp
-from edge.spool import Spool, StoredEvent
+from edge.spool import StoredEvent
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.contract import Contract, Priority
 from eventplane.device_reports import key_digest

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from edge.errors import SpoolError
-from edge.spool import Spool
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from lab.benchmarks.power.disk import KEPT, Call, Print, TracedDisk, record
 from lab.benchmarks.power.workload import NAME, state

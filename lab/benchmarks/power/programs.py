@@ -11,8 +11,9 @@ from random import Random
 
 import edge.spool.database
 from edge import durable
-from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
+from edge.spool import BEFORE_EVERYTHING, StoredEvent
 from edge.spool.database import PAGE_BYTES
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 from eventplane_client.notices import Notice

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
+from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, StoredEvent
+from edge.spool.store import Spool
 from edge.system import SYSTEM, Host
 from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
-from edge.packing import PROBE
+from edge.uplink import PROBE
 from eventplane.envelope import Envelope
 from eventplane.ingest import IngestFrame
 from eventplane.names import EPOCH, SEQUENCE

@@ -15,8 +15,8 @@ from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolCorruptError
 from edge.forwarder import Forwarder, Message
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
-from edge.spool import Delivery, Spool, StoredEvent
-from edge.spool.store import CAPACITY_DELIVERIES
+from edge.spool import Delivery, StoredEvent
+from edge.spool.store import CAPACITY_DELIVERIES, Spool
 from edge.system import Host, Uptime
 from eventplane.batch import unpack
 from eventplane.contract import Contract

@@ -6,7 +6,8 @@ from glob import escape
 from pathlib import Path
 from random import Random
 
-from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Spool, StoredEvent
+from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, StoredEvent
+from edge.spool.store import Spool
 from eventplane.downlink.device import StateVersion
 
 CLOUD, HOME = "device.outbox", "call.inbox"

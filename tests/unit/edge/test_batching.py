@@ -5,8 +5,8 @@ import random
 import pytest
 
 from edge.commit import BUSY_PER_S, LINGER_S, GroupCommit
-from edge.packing import BatchingDelays, pack_first
 from edge.spool import Delivery, PendingDelivery
+from edge.uplink import BatchingDelays, pack_first
 from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event

@@ -20,7 +20,7 @@ from edge.contract_updates import (
 from edge.errors import SettingProblem
 from edge.forwarder import Reload
 from edge.sent_contract import MOST_BYTES
-from edge.spool import Spool
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.contract import Contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT

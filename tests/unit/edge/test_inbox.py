@@ -10,7 +10,7 @@ from edge.counts import Counts
 from edge.delivery_queues import UNSTORED_RANK, DeliveryQueues, VolatileEvent
 from edge.inbox import InboxPump
 from edge.settings import LocalSettings
-from edge.spool import Spool
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.contract import Priority
 from eventplane.device_reports import key_digest

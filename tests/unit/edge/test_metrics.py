@@ -9,7 +9,7 @@ import pytest
 from edge.health_status import Health, HealthFinding, Status
 from edge.housekeeping import StatusReader
 from edge.metrics import METRICS, Metric, Reading, heartbeat, read_all, render
-from edge.spool import Spool
+from edge.spool.store import Spool
 from eventplane import __version__
 from eventplane.contract import Priority
 from eventplane_mqtt import reasons

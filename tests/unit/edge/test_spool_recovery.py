@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
-from edge.spool import BEFORE_EVERYTHING, Discard, Spool, SpoolOrigin, database, deliveries
+from edge.spool import BEFORE_EVERYTHING, Discard, SpoolOrigin, database, deliveries
 from edge.spool.database import FORMAT, OLDEST_FORMAT, PAGE_BYTES
 from edge.spool.files import log_of, marker_of, note_of
 from edge.spool.salvage import SHIFT
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.reasons import Outcome
 from tests.examples import sampled

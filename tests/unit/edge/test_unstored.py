@@ -17,8 +17,8 @@ from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.forwarder import Reload
 from edge.housekeeping import StatusReader
-from edge.spool import Spool
 from edge.spool.files import log_of, marker_of
+from edge.spool.store import Spool
 from edge.system import SYSTEM
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S, DiskWatch
 from eventplane.attributes import priority_of

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from edge.delivery_queues import DeliveryCursor
-from edge.spool import READ_CHARACTERS
+from edge.spool.store import READ_CHARACTERS
 from eventplane.envelope import Envelope, parse_event
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Disconnected, LinkName

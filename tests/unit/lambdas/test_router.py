@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from edge.packing import PROBE
+from edge.uplink import PROBE
 from eventplane.batch import pack
 from eventplane.batch_writer import pack_texts
 from eventplane.dead_letter import DEAD_LETTER_TYPE

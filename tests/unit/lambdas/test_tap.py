@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edge.packing import PROBE
+from edge.uplink import PROBE
 from eventplane.batch import pack
 from eventplane.ingest import parse_frame
 from eventplane.traffic import Quota, Traffic, read_traffic

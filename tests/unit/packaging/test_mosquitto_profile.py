@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edge.spool import RECENT_EVENTS
+from edge.spool.tables import RECENT_EVENTS
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
 from eventplane_mqtt.profile import limit_warnings
