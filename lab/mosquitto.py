@@ -19,8 +19,8 @@ from lab.certificates import Authority
 from lab.errors import BadProfileError, ToolMissingError
 from lab.ports import LOOPBACK, free_port, is_listening
 from lab.process import Child, Supervisor
+from parts.simulate.broker import PROFILE
 
-PROFILE: Final = Path(__file__).parent.parent / "edge" / "packaging" / "mosquitto.conf"
 ACCESS: Final = PROFILE.with_name("mosquitto-access.conf")
 
 
@@ -124,14 +124,6 @@ def start_configured(
     file.write_text(configuration)
     command = [find_mosquitto(), "-c", str(file)]
     return supervisor.start(name, command, env=env, ready=lambda: is_listening(port))
-
-
-def profile_number(setting: str) -> int:
-    """Return the number that the device's profile gives to a setting."""
-    found = re.search(rf"(?m)^{setting} (\d+)$", PROFILE.read_text())
-    if found is None:
-        raise BadProfileError(PROFILE, setting, 0)
-    return int(found[1])
 
 
 def find_mosquitto() -> str:

@@ -5,7 +5,7 @@ The core imports no part. Where a part is asked for, the core loads its modules 
 - `stack`: `add(plane)` adds it to the stacks of a plane (`stacks.application.PlaneStacks`);
 - `settings`: the settings of its functions;
 - `client`, `recorder`: what the client library and the routers use of it;
-- `command`: its noun of the command line;
+- `command`: its noun of the command line, or its verb of another noun;
 - `device`: what the forwarder's commands use of it, in a build that has it;
 - `broker`, `dns_sd`: what finds the broker that a link goes to.
 
@@ -96,6 +96,7 @@ PARTS: Final = {
         is_optional=True,
     ),
     "queries": Part(without="no tables for Amazon Athena", is_optional=True),
+    "simulate": Part(without="a contract is first tried when it is deployed"),
 }
 """Each part by the name of its folder."""
 

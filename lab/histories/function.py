@@ -7,10 +7,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane_aws.rules import LAMBDA_BATCH, LAMBDA_CHAIN, LAMBDA_CONCURRENCY, SQS_RECEIVE
-from lab.histories.engine import Killed
 from lambdas.common.queue import Invocation, read_messages
 from lambdas.common.queue_function import QueueReader
 from lambdas.common.redelivery import Redelivery
+from parts.simulate.timeline import Killed
 
 if TYPE_CHECKING:
     from lab.histories.cloud import CloudModel

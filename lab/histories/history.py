@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from edge.contract_updates import contract_key
-from eventplane.contract import Contract, Downlink, contract_document
+from eventplane.contract import Contract, Downlink, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, parse_frame
@@ -25,9 +25,7 @@ from eventplane.resource_names import RECEIPTS_SUFFIX
 from eventplane.sqs_binding import RETRIES, to_message
 from lab.histories.cloud import BUCKET, PLANE, CloudModel
 from lab.histories.engine import Engine
-from lab.histories.home import HomeModel, led_to
 from lab.histories.keys import LOOK_S, Keys
-from lab.histories.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
 from lab.histories.operators import Operator
 from lab.histories.ordered import NightWatch, ordered
 from lab.histories.reader import CloudReader, Handled, ReaderFunction
@@ -55,6 +53,8 @@ from lab.histories.story import (
 from lab.histories.subscriber import Administrator
 from lab.histories.wires import Weather
 from lab.histories.wiring import SETTLES_S, Wiring
+from parts.simulate.home import HomeModel
+from parts.simulate.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
 from tests.fakes.sqs import FakeQueue
 
 HEALS_S: Final = 60.0
@@ -91,6 +91,26 @@ DATA: Final[dict[str, Any]] = {
     "org.eventplane.activity.motion.v1": {"state": "moved"},
     "org.eventplane.climate.reading.v1": {"quantity": "temperature", "value": 21, "unit": "Cel"},
 }
+
+
+TRUSTING: Final = ("activity-service", "climate-service")
+"""The services that wait for the broker's PUBACK only: its lasting session keeps what it has acknowledged."""
+
+HOME: Final = {"spool_capacity_bytes": 64 * 1024 * 1024, "manifest_interval_s": 300.0}
+"""The settings of forwarders that are not the defaults."""
+
+
+@cache
+def led_to(contract: Contract, kind: str) -> Contract:
+    """Return `contract` with a route for events of `kind` to the call service; with none for ''."""
+    if not kind:
+        return contract
+    document = contract_document(contract)
+    document["routes"]["sent-to-the-home"] = {
+        "filter": {"exact": {"type": kind}},
+        "to": "call-service.inbox",
+    }
+    return compile_contract(document, "sent")
 
 
 class History:
@@ -137,8 +157,9 @@ class History:
         """Tell the story to its end."""
         with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
             for thing in self.things:
+                cloud, files, draw = self.cloud.iot.broker, Path(folder), self.random.randbytes
                 self.homes[thing] = HomeModel(
-                    self.engine, thing, self.contract, self.cloud.iot.broker, Path(folder), self.random
+                    self.engine, thing, self.contract, cloud, files, draw, TRUSTING, HOME
                 )
             if any(each.what in OF_KEYS for each in self.story.decisions):
                 self.keys = Keys(self.cloud, self.operator, self.homes)

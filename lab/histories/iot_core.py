@@ -16,13 +16,13 @@ from eventplane.topics import urgent_rule
 from eventplane_aws.rules import IOT_PUBLISHES, IOT_UNACKNOWLEDGED, Rule
 from eventplane_mqtt.codec import encode_connect
 from lab.aws_requests import broken_rule, problem
-from lab.histories.broker import BrokerModel, Limits, Message, ModelLink, Peer
+from parts.simulate.broker import BrokerModel, Limits, Message, ModelLink, Peer
+from parts.simulate.home import RULE
 from tests.fakes.iot import FakeIot
 
 if TYPE_CHECKING:
     from lab.histories.cloud import CloudModel
 
-RULE: Final = "ingest"
 DENYING: Final = "denying"
 """The policy that a quarantine attaches."""
 
@@ -41,7 +41,7 @@ LIMITS: Final = Limits(in_flight=IOT_UNACKNOWLEDGED.most, queued=1 << 30, refuse
 
 
 class SilentPeer:
-    """The end of a client that only connects; see `lab.histories.broker.Peer`."""
+    """The end of a client that only connects; see `parts.simulate.broker.Peer`."""
 
     def take(self, data: bytes) -> None: ...
 
@@ -56,7 +56,7 @@ class Door:
     credential: Callable[[], str]
 
     def open(self, peer: Peer) -> ModelLink | None:
-        """See `lab.histories.broker.BrokerModel`; None as well for a certificate that is not accepted."""
+        """See `parts.simulate.broker.BrokerModel`; None as well for a certificate that is not accepted."""
         certificate = self.credential()
         if not self.iot.accepts(certificate) or (link := self.iot.broker.open(peer)) is None:
             return None

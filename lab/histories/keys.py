@@ -26,7 +26,6 @@ from eventplane.topics import (
 from eventplane_mqtt.link import Backoff
 from lab.histories.cloud import CloudModel
 from lab.histories.engine import Fiber
-from lab.histories.home import HomeModel
 from lab.histories.iot_core import Door
 from lab.histories.operators import Operator
 from lab.histories.story import OF_PROGRAMS, Decision, Story
@@ -35,7 +34,8 @@ from parts.fleet.service import FleetRegistry
 from parts.provisioning import OfflineError, RejectedError
 from parts.provisioning.device import keep_trying
 from parts.provisioning.exchange import Exchange, Keep
-from parts.provisioning.renewal import Renewal
+from parts.provisioning.renewal import Pairs, Renewal
+from parts.simulate.home import HomeModel
 
 HOOK: Final = "provisioning-hook"
 KEEPER: Final = "certificate-keeper"
@@ -78,17 +78,19 @@ class Keys:
         """The certificate with which each device is connected in the end."""
         self._operator = operator
         self._homes = homes
+        self.identities = {thing: Pairs(home.folder / "identity.pem") for thing, home in homes.items()}
+        """The certificate of each device."""
         self._renewals = {thing: Provisioning(self, home) for thing, home in homes.items()}
         iot = cloud.iot
         iot.is_watched = True
         iot.certificates.update_certificate(certificateId=self.claim, newStatus="ACTIVE")
         for thing, home in homes.items():
-            own = self.issue()
+            own, identity = self.issue(), self.identities[thing]
             iot.certificates.create_thing(thingName=thing)
             self.activate(thing, own)
-            home.identity.adopt(home.identity.stage(own, pem(cloud.engine.now_ms)))
+            identity.adopt(identity.stage(own, pem(cloud.engine.now_ms)))
             cloud.registry.change(lambda found, own=own: replace(found, certificate=own), thing)  # type: ignore[misc]
-            home.uplink.broker = Door(iot, partial(shown, home.identity.path))
+            home.uplink.broker = Door(iot, partial(shown, identity.path))
 
     def issue(self) -> str:
         """Return a certificate that is not active."""
@@ -113,15 +115,15 @@ class Keys:
 
     def do(self, decision: Decision) -> None:
         """Do what is decided of a key."""
-        home, thief = self._homes[decision.who], self.thieves[decision.who]
+        identity, thief = self.identities[decision.who], self.thieves[decision.who]
         match decision.what, decision.text:
             case "key", "is due":
                 self._renewals[decision.who].begin(is_due=True)
             case "key", "is lost":
-                home.identity.path.unlink(missing_ok=True)
-                home.identity.drop(home.identity.unproven())
+                identity.path.unlink(missing_ok=True)
+                identity.drop(identity.unproven())
             case "key", "is stolen":
-                thief.keys += [shown(each) for each in (home.identity.path, *home.identity.unproven())]
+                thief.keys += [shown(each) for each in (identity.path, *identity.unproven())]
             case "thief", deed:
                 self.cloud.engine.spawn("thief", partial(thief.do, deed))
             case "fleet", verb:
@@ -139,7 +141,7 @@ class Keys:
             case "allow-replacement":
                 fleet.allow_replacement(thing, DAYS)
             case _:
-                kept = shown(self._homes[thing].identity.path) if verb == "recover --keep" else ""
+                kept = shown(self.identities[thing].path) if verb == "recover --keep" else ""
                 fleet.recover(thing, kept or None, DAYS)
                 self.recovered_s[thing] = now_s = self.cloud.engine.now_s
                 # Another one was in flight.
@@ -198,12 +200,11 @@ class Provisioning:
 
     def _run(self) -> None:
         home, cloud = self._home, self._keys.cloud
-        renewal = Renewal(
-            home.identity, Conversation(self._keys, home), TEMPLATE, home.thing, MAX_AGE_S, None
-        )
+        identity, conversation = self._keys.identities[home.thing], Conversation(self._keys, home)
+        renewal = Renewal(identity, conversation, TEMPLATE, home.thing, MAX_AGE_S, None)
         backoff = Backoff(AGAIN_S, AGAIN_S, cloud.weather.share)
         now_s: Callable[[], float] = lambda: home.now().timestamp() + self._ahead_s  # noqa: E731
-        keep_trying(renewal, home.identity, backoff, now_s, cloud.engine.sleep)
+        keep_trying(renewal, identity, backoff, now_s, cloud.engine.sleep)
         self._ahead_s = 0.0
 
 
@@ -250,15 +251,15 @@ class Conversation:
 
     def _travel(self, client: str, *, is_back: bool = False) -> None:
         """Go one way over the line. Raises `OfflineError`."""
-        line, weather = self._home.uplink, self._keys.cloud.weather
+        line, weather, engine = self._home.uplink, self._keys.cloud.weather, self._keys.cloud.engine
         thing = self._home.thing
         program = f"{thing} {'proof' if client == thing else 'provisioning'}"
         if not is_back and weather.meets(weather.dead, program):
-            cast("Fiber", line.engine.task).kill()
-        line.engine.sleep(line.delay_s)
+            cast("Fiber", engine.task).kill()
+        engine.sleep(line.delay_s)
         is_lost = weather.meets(weather.lost if is_back else weather.refused, program)
         if is_lost or line.is_silent or not line.is_up:
-            line.engine.sleep(TIMEOUT_S)
+            engine.sleep(TIMEOUT_S)
             raise OfflineError(client, "no answer")
 
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from lab.histories.engine import Note
 from lab.histories.oracles import OracleFinding
 from lab.histories.story import Story
+from parts.simulate.lanes import lanes
+from parts.simulate.timeline import Note
 
-LANE_PX: Final = 34
-LEFT_PX: Final = 190
-WIDTH_PX: Final = 1_400
 _STYLE: Final = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1.5rem; color: #1b1b1b; background: #fff }
 svg { width: 100%; height: auto } .lane { stroke: #d5d5d5 } .name { font-size: 12px }
@@ -24,15 +22,6 @@ tr.fault td { color: #a3101f } caption { text-align: left; font-weight: 600; pad
 
 def page(story: Story, notes: Sequence[Note], findings: Sequence[OracleFinding]) -> str:
     """Return the page of a history as HTML."""
-    lanes = list(dict.fromkeys(each.lane for each in notes))
-    end_s = max((each.at_s for each in notes), default=1.0) or 1.0
-    height = LANE_PX * (len(lanes) + 1)
-    marks = "".join(_mark(each, lanes.index(each.lane), end_s) for each in notes)
-    names = "".join(
-        f'<line class="lane" x1="{LEFT_PX}" x2="{WIDTH_PX}" y1="{y}" y2="{y}"/>'
-        f'<text class="name" x="4" y="{y + 4}">{escape(lane)}</text>'
-        for y, lane in ((LANE_PX * (at + 1), lane) for at, lane in enumerate(lanes))
-    )
     rows = "".join(
         f"<tr{' class=fault' if each.is_fault else ''}><td>{each.at_s:.3f}</td><td>{escape(each.lane)}</td>"
         f"<td>{escape(each.text)}</td></tr>"
@@ -46,16 +35,7 @@ def page(story: Story, notes: Sequence[Note], findings: Sequence[OracleFinding])
         f"<style>{_STYLE}</style>"
         f"<h1>A history of {story.homes} home(s), {len(story.decisions)} decisions</h1>"
         f"<h2>What is wrong</h2><ul>{said or '<li>Nothing.</li>'}</ul>"
-        f'<svg viewBox="0 0 {WIDTH_PX} {height}" role="img" aria-label="What happened, by party and time">'
-        f"{names}{marks}</svg>"
+        f"{lanes(notes)}"
         "<table><caption>What happened</caption><tr><th>Second</th><th>Who</th><th>What</th></tr>"
         f"{rows}</table></html>\n"
     )
-
-
-def _mark(note: Note, lane: int, end_s: float) -> str:
-    x = LEFT_PX + (WIDTH_PX - LEFT_PX - 8) * note.at_s / end_s
-    kind, radius = ("fault", 6) if note.is_fault else ("mark", 4)
-    text = escape(f"{note.at_s:.3f} s: {note.text}")
-    place = f'cx="{x:.1f}" cy="{LANE_PX * (lane + 1)}" r="{radius}"'
-    return f'<circle class="{kind}" {place}><title>{text}</title></circle>'

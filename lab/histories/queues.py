@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from lab.histories.engine import START_S, Engine, Fiber
+from lab.histories.engine import Engine, Fiber
+from parts.simulate.timeline import START_S
 from tests.fakes.sqs import FakeMessage, FakeQueue, FakeSqs
 
 if TYPE_CHECKING:

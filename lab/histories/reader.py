@@ -20,9 +20,10 @@ from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
 from lab.histories.cloud import ENVIRONMENT, PLANE, CloudModel
-from lab.histories.engine import Engine, Killed
+from lab.histories.engine import Engine
 from lab.histories.function import FunctionModel
 from lab.histories.threads import Program
+from parts.simulate.timeline import Killed
 from stacks.settings import FunctionSize
 
 RESTART_S: Final = 3.0

@@ -10,8 +10,9 @@ from typing import Any, Never, TypeVar
 
 from eventplane.randomness import RandomBytes
 from eventplane_client.system import System
-from lab.histories.engine import Engine, Fiber, Killed
+from lab.histories.engine import Engine, Fiber
 from lambdas.common.system import Call, Pool, Threads
+from parts.simulate.timeline import Killed
 
 T = TypeVar("T")
 

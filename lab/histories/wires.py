@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from lab.histories.engine import Engine, Killed
+from lab.histories.engine import Engine
 from lambdas.common.aws import ATTEMPTS, Timeouts
+from parts.simulate.timeline import Killed
 from tests.fakes.client import FakeClient
 
 

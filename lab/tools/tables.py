@@ -122,8 +122,9 @@ def parts_table() -> str:
         needed += [f"an inbox with `{part.inbox_key}`"] if part.inbox_key else []
         readme = f"parts/{name}/README.md"
         title = f"[`{name}`](../../{readme})" if (ROOT / readme).exists() else f"`{name}`"
-        # What no participant needs, and no image, has a setting of the environment, of its name.
+        # What no participant needs, and no image, has a setting of the environment, of its name, or an extra.
         where = "the device's image" if has(name, "device") else "the contract" if needed else f"`{name}`"
+        where = f"the extra {where}" if has(name, "command") and not part.noun else where
         rows.append([title, part.without, ", ".join(needed), "`parts`" if part.is_optional else where])
     return table(["part", "without it", "needed by", "left out by"], rows)
 

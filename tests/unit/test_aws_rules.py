@@ -17,7 +17,6 @@ from eventplane_aws.rules import RULES, Rule
 from eventplane_client.reader import LONG_POLL_S, PREFETCH
 from eventplane_client.settings import RANGES
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
-from lab.histories.broker import ModelLink
 from lab.histories.cloud import PLANE, CloudModel
 from lab.histories.engine import Engine
 from lab.histories.function import FunctionModel
@@ -27,6 +26,7 @@ from lambdas.common.queue_function import QueueReader
 from parts.discovery_api.handler import MAX_BODY_BYTES
 from parts.presence.timer_queue import MAX_DELAY_S
 from parts.replay.order import MAX_ORDER_BYTES
+from parts.simulate.broker import ModelLink
 from stacks.quotas import QUOTAS
 from stacks.rules import SIZES
 from tests.aws_rules import CASES, answer, make_resources

@@ -20,12 +20,12 @@ from eventplane.resource_names import dead_letter_queue
 from eventplane.sqs_binding import split
 from lab.control_room.tally import PATIENCE_MS, Tally
 from lab.histories.cloud import BUCKET
-from lab.histories.engine import START_S
 from lab.histories.oracles.delivered import discarded, letters_about, put, taken
 from lab.histories.oracles.finding import OracleFinding
 from operations.archive import BucketArchive, Days
 from operations.letters import Letter, read_letter
 from operations.trace import traces
+from parts.simulate.timeline import START_S
 
 if TYPE_CHECKING:
     from lab.histories.history import History

@@ -22,7 +22,7 @@ from lab.histories.story import READERS
 
 if TYPE_CHECKING:
     from lab.histories.history import History
-    from lab.histories.home import HomeModel
+    from parts.simulate.home import HomeModel
 
 
 class _Ends:

@@ -12,10 +12,10 @@ from eventplane.envelope import parse_event
 from eventplane.ordering import Stream, position_in
 from eventplane.sqs_binding import split
 from eventplane_client.resequencer import GAP_TIMEOUT_S
-from lab.histories.engine import START_S
 from lab.histories.oracles.delivered import letters
 from lab.histories.oracles.finding import OracleFinding
 from lab.histories.story import ORDERED_INBOX, WATCH
+from parts.simulate.timeline import START_S
 
 if TYPE_CHECKING:
     from lab.histories.history import History

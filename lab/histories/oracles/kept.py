@@ -11,13 +11,13 @@ from eventplane.envelope import Envelope
 from eventplane.ingest import IngestFrame
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.topics import urgent_rule
-from lab.histories.engine import START_S
-from lab.histories.iot_core import RULE
 from lab.histories.oracles.finding import OracleFinding
+from parts.simulate.home import RULE
+from parts.simulate.timeline import START_S
 
 if TYPE_CHECKING:
     from lab.histories.history import History
-    from lab.histories.home import HomeModel
+    from parts.simulate.home import HomeModel
 
 Number = tuple[str, int]
 

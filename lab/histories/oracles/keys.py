@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from eventplane.device_record import Device, LifecycleState
-from lab.histories.engine import START_S
 from lab.histories.keys import KEEPER
 from lab.histories.oracles.finding import OracleFinding
+from parts.simulate.timeline import START_S
 from stacks.settings import ROTATION_SIZE
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from eventplane.names import CONNECTED
 from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
-from lab.histories.engine import START_S
 from lab.histories.oracles.finding import OracleFinding
 from lab.histories.oracles.late import LATE_S
 from lab.histories.wiring import SETTLES_S
+from parts.simulate.timeline import START_S
 
 if TYPE_CHECKING:
     from lab.histories.history import History

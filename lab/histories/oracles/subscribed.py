@@ -13,10 +13,10 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.ledger import Basis
 from eventplane.reasons import REDRIVE, REPLAY
 from eventplane_aws.tables import DynamoDbTables
-from lab.histories.engine import START_S
 from lab.histories.operators import PUBLISHED
 from lab.histories.oracles.finding import OracleFinding
 from lab.histories.subscriber import POSTED, RouteChange
+from parts.simulate.timeline import START_S
 
 if TYPE_CHECKING:
     from lab.histories.history import History

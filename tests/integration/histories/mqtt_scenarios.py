@@ -9,8 +9,8 @@ from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
-from lab.histories.broker import BrokerModel, ModelLink
 from lab.histories.engine import Engine
+from parts.simulate.broker import BrokerModel, ModelLink
 
 MAX_IN_FLIGHT: Final = 4
 MAX_QUEUED: Final = 6

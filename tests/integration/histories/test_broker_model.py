@@ -6,12 +6,12 @@ from getpass import getuser
 
 import pytest
 
-from lab.histories.broker import BrokerModel, Limits
 from lab.histories.engine import Engine
-from lab.histories.home import home_limits
 from lab.mosquitto import start_configured, start_mosquitto
 from lab.ports import LOOPBACK, free_port
 from lab.process import Supervisor
+from parts.simulate.broker import BrokerModel, Limits
+from parts.simulate.home import home_limits
 from tests.integration.histories.mqtt_scenarios import (
     ACCESS,
     DENIED,

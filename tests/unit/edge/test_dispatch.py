@@ -18,7 +18,7 @@ from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, interest_topic, local_topic
 from eventplane_mqtt import Endpoint, Login
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Received
-from lab.histories.broker import matches
+from parts.simulate.broker import matches
 from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, FakeWire, MakeDevice, contract, event
 

@@ -6,8 +6,8 @@ from edge.spool.tables import RECENT_EVENTS
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
 from eventplane_mqtt.profile import limit_warnings
-from lab.mosquitto import PROFILE, profile_number
 from lab.tools.device_image import PACKAGING
+from parts.simulate.broker import PROFILE, profile_number
 
 LINES = [line.split(maxsplit=1) for line in (PACKAGING / "mosquitto.conf").read_text().splitlines()]
 SETTINGS = [(words[0], words[1]) for words in LINES if len(words) == 2 and words[0] != "#"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from math import inf
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 from edge.components import make_links
@@ -20,28 +19,26 @@ from edge.spool import Delivery, Discard, StoredEvent
 from edge.spool.store import Spool
 from edge.system import Host, Uptime
 from edge.without_disk import DiskWatch
-from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document
+from eventplane.contract import Contract, Downlink, Priority
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.randomness import RandomBytes
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
-from lab.histories.broker import BrokerModel, ClientModel, Limits, Message
-from lab.histories.engine import START_S, Engine, Killed, Wakeup
-from lab.histories.iot_core import RULE
-from lab.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
-from lab.mosquitto import profile_number
-from parts.provisioning.renewal import Pairs
+from parts.simulate.broker import BrokerModel, ClientModel, Limits, Message, profile_number
+from parts.simulate.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
+from parts.simulate.timeline import START_S, Killed, Timeline, Wakeup
+
+RULE: Final = "ingest"
+"""The rule of IoT Core that reads what homes publish."""
 
 TURN_S: Final = 0.002
 """What one turn of the forwarder takes."""
 
 AGAIN_S: Final = 10.0
 """How often a service repeats what it has no receipt for."""
-
-TRUSTING: Final = ("activity-service", "climate-service")
-"""The services that wait for the broker's PUBACK only: its lasting session keeps what it has acknowledged."""
 
 RELOADS_S: Final = 1.0
 """How long a forwarder may take to follow another contract, seconds."""
@@ -56,19 +53,6 @@ def home_limits() -> Limits:
     return Limits(
         profile_number("max_inflight_messages"), profile_number("max_queued_messages"), queues_qos_0=True
     )
-
-
-@cache
-def led_to(contract: Contract, kind: str) -> Contract:
-    """Return `contract` with a route for events of `kind` to the call service; with none for ''."""
-    if not kind:
-        return contract
-    document = contract_document(contract)
-    document["routes"]["sent-to-the-home"] = {
-        "filter": {"exact": {"type": kind}},
-        "to": "call-service.inbox",
-    }
-    return compile_contract(document, "sent")
 
 
 class Disk:
@@ -89,14 +73,28 @@ class Kept:
 
 
 class HomeModel:
-    """The home `thing`, at IoT Core's `cloud` broker. Its files are in `folder`."""
+    """The home `thing`, at IoT Core's `cloud` broker. Its files are in `folder`.
+
+    Services that are `trusting` wait for the broker's PUBACK only: its lasting session keeps what it has
+    acknowledged. The others repeat an event until they have the forwarder's receipt. `settings` of the
+    forwarder replace those below.
+    """
 
     def __init__(
-        self, engine: Engine, thing: str, contract: Contract, cloud: BrokerModel, folder: Path, random: Random
+        self,
+        engine: Timeline,
+        thing: str,
+        contract: Contract,
+        cloud: BrokerModel,
+        folder: Path,
+        random_bytes: RandomBytes,
+        trusting: Collection[str],
+        settings: Mapping[str, Any],
     ) -> None:
         self.thing = thing
         self.engine = engine
         self.contract = contract
+        self.trusting = trusting
         self.broker = BrokerModel(engine, home_limits())
         self.uplink = LineModel(engine, cloud, CLOUD_DELAY_S)
         self.inside = LineModel(engine, self.broker, HOME_DELAY_S)
@@ -117,26 +115,22 @@ class HomeModel:
         """When the forwarder published what to the cloud over which topic, while it had a disk."""
         self.ended_s: list[float] = []
         """When the forwarder, or the device, was killed: what is only in memory is lost then."""
-        self.system = Host(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
-        self._folder = folder / thing
-        self._folder.mkdir()
-        self.identity = Pairs(self._folder / "identity.pem")
-        """Its certificate, of a story of keys."""
+        self.system = Host(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random_bytes)
+        self.folder = folder / thing
+        self.folder.mkdir()
         self.states: dict[str, list[int]] = {}
         """The versions of each state that were stored, by key."""
         self.contracts: list[tuple[float, Contract]] = []
         """From when on the home followed which contract."""
         self._settings = Settings(
             thing=thing,
-            contract=self._folder / "contract.json",
-            spool=self._folder / "spool.db",
-            spool_capacity_bytes=64 * 1024 * 1024,
-            heartbeat_s=300.0,
-            manifest_interval_s=300.0,
+            contract=self.folder / "contract.json",
+            spool=self.folder / "spool.db",
             local=LocalSettings(),
             cloud=CloudSettings(host="cloud", rule=RULE),
             health=HealthSettings(),
             provisioning=None,
+            **settings,
         )
         self._settings.contract.write_bytes(contract.canonical)
         for name, each in contract.participants.items():
@@ -203,8 +197,8 @@ class HomeModel:
             return None
         return next(contract for since_s, contract in reversed(self.contracts) if since_s <= at_s)
 
-    def kill(self, *, power: bool = False) -> None:
-        """End the forwarder at this step; with `power` the whole device."""
+    def kill(self, *, power: bool = False, for_s: float = RESTART_S) -> None:
+        """End the forwarder at this step for so long; with `power` the whole device."""
         forwarder, self.forwarder, self.fuse = self.forwarder, None, None
         if forwarder is None:
             return
@@ -217,7 +211,7 @@ class HomeModel:
         if power:
             self.boot += 1
             self.broker.stop()
-        self.engine.after(RESTART_S, self._again)
+        self.engine.after(for_s, self._again)
 
     def _again(self) -> None:
         self.broker.start()
@@ -225,9 +219,9 @@ class HomeModel:
 
     def _leave_files(self, spool: Spool) -> None:
         """Close the spool as a kill does: without SQLite's last words."""
-        kept = {each: each.read_bytes() for each in self._folder.iterdir() if each.is_file()}
+        kept = {each: each.read_bytes() for each in self.folder.iterdir() if each.is_file()}
         spool.close()
-        for each in self._folder.iterdir():
+        for each in self.folder.iterdir():
             if each.is_file() and each not in kept:
                 each.unlink()
         for path, content in kept.items():
@@ -360,7 +354,7 @@ class ServiceModel:
         self._client = ClientModel(home.broker, name, topics, self._hear)
 
     def say(self, event: Envelope) -> None:
-        """Send `event`, and again until the forwarder has stored it; a `TRUSTING` service sends once."""
+        """Send `event`, and again until the forwarder has stored it; a trusting service sends once."""
         payload = event.json.encode()
         self.pending[digest(payload)] = payload
         self.home.engine.note(f"{self.home.thing} {self.name}", f"says {event.id}")
@@ -370,7 +364,7 @@ class ServiceModel:
         if digest(payload) not in self.pending:
             return
         is_taken = self._client.publish(local_topic(self.name, "outbox"), payload)
-        if is_taken and self.name in TRUSTING:
+        if is_taken and self.name in self.home.trusting:
             del self.pending[digest(payload)]
             self.accepted[digest(payload)] = self.home.engine.now_s, None
             return

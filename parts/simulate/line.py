@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from eventplane_mqtt.endpoint import Endpoint
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
 from eventplane_mqtt.session import Session, Skips
-from lab.histories.broker import BrokerModel, ModelLink
-from lab.histories.engine import Engine, Wakeup
-from lab.histories.iot_core import Door
+from parts.simulate.broker import ModelLink, Peer
+from parts.simulate.timeline import Timeline, Wakeup
+
+
+class Door(Protocol):
+    """What a line leads to: a broker, or what lets clients in to one."""
+
+    def open(self, peer: Peer) -> ModelLink | None:
+        """See `BrokerModel.open`."""
 
 
 class LineModel:
@@ -26,7 +32,7 @@ class LineModel:
     all that follows on its connection.
     """
 
-    def __init__(self, engine: Engine, broker: BrokerModel | Door, delay_s: float) -> None:
+    def __init__(self, engine: Timeline, broker: Door, delay_s: float) -> None:
         self.broker = broker
         self.delay_s = delay_s
         self.bytes_per_s = inf
@@ -181,7 +187,7 @@ class Dialled:
             self._session.lost(reason)
             self._settle()
 
-    # What the broker sees and says: `lab.histories.broker.Peer`.
+    # What the broker sees and says: `parts.simulate.broker.Peer`.
 
     def take(self, data: bytes) -> None:
         if self._over or self.is_deaf:

@@ -8,17 +8,28 @@ scenarios on Mosquitto.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Protocol
 
-from lab.histories.engine import Engine
+import edge
+from parts.simulate.timeline import Timeline
+
+PROFILE: Final = Path(edge.__file__).parent / "packaging" / "mosquitto.conf"
+"""The profile of Mosquitto on devices."""
 
 LOCAL_S: Final = 0.002
 """What a message takes from the broker to a program beside it."""
 
 CONNECT, PUBLISH, PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 4, 8, 10, 12, 14
+
+
+def profile_number(setting: str) -> int:
+    """Return the number that the device's profile gives to a setting."""
+    return int(re.findall(rf"(?m)^{setting} (\d+)$", PROFILE.read_text())[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,7 @@ class BrokerModel:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Timeline,
         limits: Limits,
         on_publish: Publish = lambda _client, _message: True,
         on_client: Callable[[str, str], object] = lambda _client, _what: None,
