@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = "docs/"
-ROOT_PAGES: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+ROOT_PAGES: Final = ("CHANGELOG.md",)
 PART_PAGES: Final = tuple(
     sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("parts/*/*.md") if each.name != "README.md")
 )

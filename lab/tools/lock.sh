@@ -11,11 +11,12 @@ compile() { # source, target, further options
     "$@" --output-file "$target" "$source"
 }
 
-compile requirements.in requirements.txt
-compile requirements/build.in requirements/build.txt
-compile requirements/emulator.in requirements/emulator.txt
-compile docs/requirements.in docs/requirements.txt
+compile lab/requirements/plane.in requirements.txt
+for each in build emulator docs; do
+  compile "lab/requirements/$each.in" "lab/requirements/$each.txt"
+done
 # One version of a package everywhere: what ships is what is tested.
 compile lambdas/requirements.in lambdas/requirements.txt --constraint requirements.txt
-compile plugins/nats/requirements.in plugins/nats/requirements.txt --constraint requirements.txt
-.venv/bin/npm install --package-lock-only
+compile examples/nats/requirements.in examples/nats/requirements.txt --constraint requirements.txt
+# Where a package comes from is said by each machine's own settings.
+.venv/bin/npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit

@@ -1,6 +1,6 @@
 """Builds the wheels eventplane, eventplane-client and eventplane-forwarder: build/packages/*.whl.
 
-They are built by the tools that requirements/build.txt pins. The same sources make the same bytes.
+They are built by the tools that lab/requirements/build.txt pins. The same sources make the same bytes.
 """
 
 import argparse
@@ -14,8 +14,8 @@ OUTPUT = ROOT / "build" / "packages"
 
 PACKAGES = {
     "eventplane": ROOT,
-    "eventplane-client": ROOT / "packages" / "client",
-    "eventplane-forwarder": ROOT / "packages" / "forwarder",
+    "eventplane-client": ROOT / "lab" / "packages" / "client",
+    "eventplane-forwarder": ROOT / "lab" / "packages" / "forwarder",
 }
 """Name of each package -> the folder of its pyproject.toml."""
 
@@ -27,7 +27,7 @@ def build(output: Path) -> dict[str, Path]:
     """
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--no-create-gitignore"]
-    command += ["--build-constraints", str(ROOT / "requirements" / "build.txt"), "--require-hashes"]
+    command += ["--build-constraints", str(ROOT / "lab" / "requirements" / "build.txt"), "--require-hashes"]
     for folder in PACKAGES.values():
         subprocess.run([*command, "--out-dir", str(output), str(folder)], check=True)
     return {name: next(output.glob(f"{name.replace('-', '_')}-[0-9]*.whl")) for name in PACKAGES}

@@ -70,7 +70,7 @@ part() {
 
 sync_venv() { # directory, lock file
   .venv/bin/uv pip sync --quiet --python "$1/bin/python" --require-hashes \
-    --build-constraints requirements/build.txt "$2"
+    --build-constraints lab/requirements/build.txt "$2"
 }
 
 install_venv() {
@@ -91,12 +91,12 @@ install_venv() {
 
 install_emulator() {
   "$PYTHON" -m venv --without-pip .venv-emulator
-  sync_venv .venv-emulator requirements/emulator.txt
+  sync_venv .venv-emulator lab/requirements/emulator.txt
 }
 
 install_docs() {
   "$PYTHON" -m venv --without-pip .venv-docs
-  sync_venv .venv-docs docs/requirements.txt
+  sync_venv .venv-docs lab/requirements/docs.txt
 }
 
 install_python_313() {
@@ -107,25 +107,25 @@ install_python_313() {
 }
 
 install_node_modules() {
-  PATH="$PWD/.venv/bin:$PATH" npm ci --loglevel=error
+  PATH="$PWD/.venv/bin:$PATH" npm ci --loglevel=error --no-fund --no-audit --no-update-notifier
 }
 
 debian_packages "${1:-}"
 mkdir -p build
 exec 9>build/.setup.lock
 flock 9
-part .venv install_venv requirements.txt requirements/build.txt
-part .venv-emulator install_emulator requirements/emulator.txt
-part node_modules install_node_modules package.json package-lock.json .npmrc
+part .venv install_venv requirements.txt lab/requirements/build.txt
+part .venv-emulator install_emulator lab/requirements/emulator.txt
+part node_modules install_node_modules package.json package-lock.json
 # Not a part: a checkout that was set up before gets it, too, and its newest text.
 cmp -s lab/bin/eventplane .venv/bin/eventplane || install -m 755 lab/bin/eventplane .venv/bin/eventplane
 case ${1:-} in
   '' | java) ;;
-  docs) part .venv-docs install_docs docs/requirements.txt requirements/build.txt ;;
+  docs) part .venv-docs install_docs lab/requirements/docs.txt lab/requirements/build.txt ;;
   python-3.13)
     # The program is a link to one that may be deleted apart.
     build/python-3.13/bin/python -c '' 2>/dev/null || rm -f build/python-3.13/.made-from
-    part build/python-3.13 install_python_313 requirements.txt requirements/build.txt lab/tools/device-userland.sh lab/tools/armhf-root.sh
+    part build/python-3.13 install_python_313 requirements.txt lab/requirements/build.txt lab/tools/device-userland.sh lab/tools/armhf-root.sh
     ;;
   *)
     say "$1 is no part: docs, python-3.13 or java"

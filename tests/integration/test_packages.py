@@ -134,7 +134,7 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
 def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) -> None:
     environment = install("eventplane-client")
     assert environment.installed() == {"eventplane", "eventplane-client"}
-    pages = [ROOT / "packages" / "client" / "README.md", *DOCS.rglob("client.md")]
+    pages = [ROOT / "lab" / "packages" / "client" / "README.md", *DOCS.rglob("client.md")]
     examples = [
         each
         for page in pages

@@ -17,9 +17,9 @@ from lab.tools.docs_site import PART_PAGES, with_tables
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("tutorials", "how-to", "reference", "explanation")
-AT_THE_ROOT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
+BESIDE_THE_KINDS = ("README.md", "docs/CONTRIBUTING.md", "docs/SECURITY.md", "examples/README.md")
 PAGES = [
-    *(ROOT / each for each in AT_THE_ROOT),
+    *(ROOT / each for each in BESIDE_THE_KINDS),
     *sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md")),
     *(ROOT / each for each in PART_PAGES),
 ]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from eventplane_nats.connection import NatsLink
+from examples.nats.tests.server import NatsServer, start_nats
 from lab.process import Supervisor
-from plugins.nats.tests.server import NatsServer, start_nats
 from tests.conftest import own_state
 from tests.listeners import only_the_loopback_interface
 from tests.unit.conftest import fake_aws
