@@ -54,6 +54,25 @@ def floor_problems(image: Contract, offered: Contract) -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(_Floor(image, offered).problems()))
 
 
+def urgent_types(image: Contract, service: Participant) -> Iterator[str]:
+    """Yield the types, and families of types, of a service's events that are urgent on whatever route.
+
+    A family ends in `.*`; `*` stands for all that no participant names.
+    """
+    rights = SendingRights(image)
+    for each in image.event_types.values():
+        if each.priority is Priority.URGENT and rights.may_send(Sender(service=service.name), each.name):
+            yield each.name
+    for name in (*_named_types(service), *service.asks):
+        declared = image.event_types.get(name)
+        if service.outbox.priority is Priority.URGENT and not (declared and declared.priority):
+            yield name
+
+
+def _named_types(service: Participant) -> tuple[str, ...]:
+    return (_ANY,) if service.sends is None else service.sends
+
+
 class _Floor:
     """The comparison of one pair of contracts."""
 
@@ -64,7 +83,6 @@ class _Floor:
         self._routes = image.routes_at(Place.DEVICE)
         self._offered_routes = offered.routes_at(Place.DEVICE)
         self._uplink = image.device.outbox
-        self._rights = SendingRights(image)
         self._urgent = [each.name for each in image.event_types.values() if each.priority is Priority.URGENT]
         self._alarms = {each.name: list(self._alarms_of(each)) for each in self._services}
         """The types and families of types of each service's calls for help."""
@@ -92,16 +110,9 @@ class _Floor:
     # What the floor is made of
 
     def _alarms_of(self, service: Participant) -> Iterator[str]:
-        for each in self._urgent:
-            if self._rights.may_send(Sender(service=service.name), each):
-                yield each
-        named = (_ANY,) if service.sends is None else service.sends
-        for each in (*named, *service.asks):
-            declared = self._image.event_types.get(each)
-            is_urgent = service.outbox.priority is Priority.URGENT and not (declared and declared.priority)
-            if is_urgent or any(
-                self._is_urgent_route(route) and self._takes(route, each) for route in self._routes
-            ):
+        yield from urgent_types(self._image, service)
+        for each in (*_named_types(service), *service.asks):
+            if any(self._is_urgent_route(route) and self._takes(route, each) for route in self._routes):
                 yield each
 
     def _is_urgent_route(self, route: Route) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eventplane.attributes import Attributes
+from eventplane.attributes import Attributes, AttributeValue
 from eventplane.filters import All, Any, Exact, Filter, Not, Sql
 
 Takes = Mapping[str, frozenset[str]]
@@ -43,8 +43,8 @@ def needed(filter: Filter) -> Attributes:
     return {}
 
 
-def possible(filter: Filter, known: Attributes) -> frozenset[bool]:
-    """Return the answers that events with the `known` attributes could get."""
+def possible(filter: Filter, known: Mapping[str, AttributeValue | None]) -> frozenset[bool]:
+    """Return the answers that events with the `known` attributes could get; None: the attribute is absent."""
     if isinstance(filter, Not):
         return _negated(possible(filter.filter, known))
     if isinstance(filter, All):
@@ -54,7 +54,11 @@ def possible(filter: Filter, known: Attributes) -> frozenset[bool]:
         return _negated(_all([_negated(possible(each, known)) for each in filter.filters]))
     if isinstance(filter, Sql):
         return _possible_sql(filter, known)
-    return frozenset({filter.matches(known)}) if filter.attribute in known else _EITHER
+    return frozenset({filter.matches(_present(known))}) if filter.attribute in known else _EITHER
+
+
+def _present(known: Mapping[str, AttributeValue | None]) -> Attributes:
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _negated(answers: frozenset[bool]) -> frozenset[bool]:
@@ -70,7 +74,7 @@ def _all(parts: list[frozenset[bool]]) -> frozenset[bool]:
     return frozenset(answers)
 
 
-def _possible_sql(filter: Sql, known: Attributes) -> frozenset[bool]:
+def _possible_sql(filter: Sql, known: Mapping[str, AttributeValue | None]) -> frozenset[bool]:
     # Only a contract with an expression loads the language.
     from eventplane.cesql import tree
     from eventplane.cesql.analysis import outcomes
@@ -78,5 +82,7 @@ def _possible_sql(filter: Sql, known: Attributes) -> frozenset[bool]:
     expression = filter.expression
     if tree.names(expression.tree) <= known.keys():
         # Exactly: `outcomes` judges a part of an expression, where the String 'true' counts as true.
-        return frozenset({expression.matches(known)})
-    return frozenset(each == "true" for each in outcomes(expression.tree, known, expression.functions))
+        return frozenset({expression.matches(_present(known))})
+    # Of what is absent this knows nothing, and lists too many.
+    found = outcomes(expression.tree, _present(known), expression.functions)
+    return frozenset(each == "true" for each in found)

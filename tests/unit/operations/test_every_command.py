@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contract diff": (CONTRACT,),
     "contract explain": (FILE,),
     "contract floor": (CONTRACT,),
+    "contract prove": (),
     "contract publish": (),
     "dead-letters list": (),
     "dead-letters redrive": ("17", "--letters"),

@@ -1,0 +1,153 @@
+"""`eventplane contract prove`: every alarm has a reader, or an event shows that it has none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import filter_search
+from contract.proof import Outcome, Proof, prove
+from eventplane.contract import Contract
+from operations.command_line import main
+from tests.plane import shipped_contract
+from tests.unit.contract.small import RING, small
+
+BELL = {"participants/bell/sends": [RING]}
+FAMILY = {"participants/bell/sends": ["org.example.*"], "participants/bell/outbox": {"priority": "urgent"}}
+
+
+def proofs(changes: dict[str, Any], image: Contract | None = None) -> list[Proof]:
+    return list(prove(small({**BELL, **changes}), [image] if image else []))
+
+
+def desk(filter: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The desk gets of the cloud's events those that pass `filter`."""
+    return {"routes/to-desk/filter": filter, **more}
+
+
+def sql(text: str) -> dict[str, Any]:
+    return desk({"sql": text})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        sql("type LIKE '%.ring.v1' AND EXISTS source"),
+        sql(f"(NOT EXISTS room) OR room LIKE 'b%' OR NOT (room LIKE 'b%') OR type = '{RING}'"),
+        sql("EXISTS subject OR (NOT EXISTS subject)"),
+        sql(f"type IN ('{RING}', 'another')"),
+        desk({"any": [{"exact": {"subject": "a"}}, {"not": {"exact": {"subject": "a"}}}]}),
+        desk({"any": [{"prefix": {"subject": "a"}}, {"not": {"prefix": {"subject": "ab"}}}]}),
+        desk({"exact": {"senderservice": "bell"}}),
+        sql("EXISTS senderdevice"),
+        {"event_types/another": {"description": "d"}, "participants/bell/sends": [RING, "another"]},
+        FAMILY,
+    ],
+)
+def test_every_alarm_has_a_reader(changes: dict[str, Any]) -> None:
+    assert {each.outcome for each in proofs(changes)} == {Outcome.PROVEN}
+
+
+@pytest.mark.parametrize(
+    ("changes", "event"),
+    [
+        (desk({"prefix": {"type": "com."}}), {}),
+        (desk({"exact": {"severitynumber": "17"}}), {}),
+        (desk({"all": [{"prefix": {"type": "org."}}, {"not": {"exact": {"room": "b"}}}]}), {"room": "b"}),
+        (sql("NOT (subject LIKE '%b_d')"), {}),
+        (sql("(NOT EXISTS subject) OR subject != 'bed'"), {"subject": "bed"}),
+        # A missing attribute is an error, which passes nothing, and so is what cannot be cast.
+        (sql("(NOT EXISTS level) OR level < 5 OR level >= 5"), {"level": "x"}),
+        (sql("(NOT EXISTS level) OR level <= 5 OR level > 6"), {"level": "x"}),
+        (sql("NOT (room IN ('b', 'c'))"), {}),
+        (
+            desk({"any": [{"not": {"prefix": {"subject": "b"}}}, {"suffix": {"subject": "d"}}]}),
+            {"subject": "b"},
+        ),
+        # At home the sender's device is not stamped yet.
+        ({"routes/up/filter": {"sql": "EXISTS senderdevice"}}, {}),
+        ({"routes/to-desk/delivery_guarantee": "best_effort"}, {}),
+        ({"participants/desk/retired": True, "routes/to-desk": None}, {}),
+        ({"routes/up": None}, {}),
+    ],
+)
+def test_an_event_without_a_reader(changes: dict[str, Any], event: dict[str, Any]) -> None:
+    (proof,) = proofs(changes)
+    assert (proof.outcome, bool(proof.reason)) == (Outcome.COUNTER_EXAMPLE, True)
+    assert proof.event is not None
+    assert proof.event["type"] == RING
+    assert proof.event.items() >= event.items()
+
+
+def test_of_a_family_one_type_may_miss() -> None:
+    (ring, family) = proofs({**FAMILY, **desk({"not": {"suffix": {"type": ".fall"}}})})
+    assert (ring.outcome, family.outcome) == (Outcome.PROVEN, Outcome.COUNTER_EXAMPLE)
+    assert str((family.event or {})["type"]) == "org.example.fall"
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "(NOT EXISTS subject) OR LENGTH(subject) > 0",
+        "(NOT EXISTS room) OR room = room",
+        "(NOT EXISTS room) OR room LIKE 'a%' OR NOT (room LIKE 'a%') OR room < 5",
+        "(NOT EXISTS time) OR time LIKE '%-%' OR NOT (time LIKE '%-%')",
+        "(NOT EXISTS devicesequence) OR devicesequence LIKE '%'",
+    ],
+)
+def test_undecided_says_why(filter: str) -> None:
+    (proof,) = proofs(sql(filter))
+    assert proof.outcome is Outcome.UNDECIDED
+    assert proof.reason
+
+
+@pytest.mark.parametrize("limit", ["MAX_STATES", "MAX_LOOKS"])
+def test_too_much_work_is_undecided(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_search, limit, 3)
+    (proof,) = proofs(sql("(NOT EXISTS subject) OR subject LIKE '%a%b%' OR NOT (subject LIKE '%a%b%')"))
+    assert proof.outcome is Outcome.UNDECIDED
+    assert "more than 3" in proof.reason
+
+
+def test_an_image_that_keeps_alarms_at_home() -> None:
+    image = small({**BELL, "routes/up": None})
+    found = proofs({}, image)
+    assert [(each.image == image.version, each.outcome) for each in found] == [
+        (False, Outcome.PROVEN),
+        (True, Outcome.COUNTER_EXAMPLE),
+    ]
+
+
+def test_the_cloud_refuses_what_an_image_sends() -> None:
+    image = small(BELL)
+    found = proofs({"participants/bell/sends": [], "participants/desk/sends": [RING]}, image)
+    assert found[0].reason == "the cloud refuses it: bell may not send it"
+    # What the desk sends itself meets the cloud's routes alone.
+    assert [(each.sender, each.outcome) for each in found[1:]] == [("desk", Outcome.PROVEN)]
+
+
+def test_the_shipped_contract_is_proven(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["contract", "prove", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["contract"] == shipped_contract().version
+    assert [each["outcome"] for each in document["proofs"]] == ["proven"] * 3
+
+
+def test_a_gap_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new.json"
+    file.write_bytes(small({**BELL, **desk({"exact": {"subject": "door"}})}).canonical)
+    assert main(["contract", "prove", "--contract", str(file), "--image", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert "counter_example" in out
+    assert '"type": "org.example.ring.v1"' in out
+    assert main(["contract", "prove", "--contract", str(tmp_path / "none.yaml")]) == 1
+    assert "none.yaml" in capsys.readouterr().err
+
+
+def test_a_contract_without_alarms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "calm.json"
+    file.write_bytes(small({f"event_types/{RING}/priority": "normal"}).canonical)
+    assert main(["contract", "prove", "--contract", str(file)]) == 0
+    assert "no alarms" in capsys.readouterr().out
