@@ -82,7 +82,7 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         },
         "window": {"date": "all", "first_accepted_ms": HOUR_MS, "last_accepted_ms": 2 * HOUR_MS},
         "watermark": {"as_of_ms": 3 * HOUR_MS, "lateness_s": 0, "watermark_ms": 3 * HOUR_MS},
-        "revision": {"number": 0, "verdict": None, "share": None, "changed": {}},
+        "revision": {"number": 0, "replaces": None, "verdict": None, "share": None, "changed": {}},
         "chain": {"inventory": 64 * "0", "objects": 3, "begins": None, "before": None, "compared": None},
         "archive": {"folders": [], "holes": []},
         "days": [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.session import local_session
@@ -16,12 +17,17 @@ def run() -> int:
     # A large archive takes minutes: somebody waits who does not know that.
     window = str(arguments.window).replace("all", "all days")
     print(f"auditing {arguments.archive}, {window} ...", file=sys.stderr, flush=True)
+
+    def filed(document: dict[str, Any]) -> None:
+        if (day := document["window"]["date"]) != str(arguments.window):
+            print(f"again:    {day}, which got rows since its last verdict")
+        print(*lines(document), sep="\n")
+
     try:
-        document = main(sys.argv[1:], AUTO, local_session)
+        main(sys.argv[1:], AUTO, local_session, filed)
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    print(*lines(document), sep="\n")
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -90,7 +90,7 @@ FOUND: Final[Mapping[str, list[Column]]] = {
 }
 """What is found row by row, by kind: of events, and of devices by `day`."""
 
-_FOLDERS: Final = (TAP_FOLDER, LEDGER_FOLDER, HANDOVERS_FOLDER)
+FOLDERS: Final = (TAP_FOLDER, LEDGER_FOLDER, HANDOVERS_FOLDER)
 
 Found = Any
 """What was found, by the kinds of `FOUND` as keys: lists of rows, or Spark's tables (`large.FoundTable`)."""
@@ -102,7 +102,7 @@ class Audit:
 
     Of what was found, the chain's findings are left out. `found` is what the judges found of events and
     devices. `findings` are the worst of that, and all others, the `others`; `kinds` counts all by kind and
-    hop. `engine` is `PYTHON` or `SPARK`.
+    hop. `engine` is `PYTHON` or `SPARK`. `late_days` are the request's.
     """
 
     window: Window
@@ -117,6 +117,7 @@ class Audit:
     parts: dict[str, ArchivePart]
     chain: Chain
     engine: str
+    late_days: Sequence[str] | None = None
 
     @property
     def findings(self) -> list[Finding]:
@@ -150,8 +151,9 @@ class AuditRequest:
     """A request for an audit: the archive `objects`, with the audits before in `output`.
 
     Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
-    list in the archive. Where `is_listed` each delivery has a row. `now_ms` is the clock, Unix milliseconds;
-    `progress` is called with what is being done, for people who wait.
+    list in the archive. Where `is_listed` each delivery has a row. `late_days` are judged again afterwards;
+    None: they were not searched. `now_ms` is the clock, Unix milliseconds; `progress` is called with what is
+    being done, for people who wait.
     """
 
     objects: Objects
@@ -162,6 +164,7 @@ class AuditRequest:
     key: AttestationKey
     fleet: str | None = None
     is_listed: bool = False
+    late_days: Sequence[str] | None = None
     now_ms: Callable[[], int] = _now_ms
     progress: Callable[[str], None] = progress
 
@@ -217,7 +220,7 @@ def audit(engine: Engine, request: AuditRequest) -> Audit:
     if not any(map(objects.folders, places)):
         raise NoArchiveError(objects.uri)
     request.progress(f"reading {objects.uri}")
-    listings = {each.name: engine.listed(each, window.folders, request.key) for each in _FOLDERS}
+    listings = {each.name: engine.listed(each, window.folders, request.key) for each in FOLDERS}
     contracts = archived(objects)
     # A single contract is in force all the time; else the ledger is asked.
     read = engine.read(
@@ -287,4 +290,5 @@ def audit(engine: Engine, request: AuditRequest) -> Audit:
         parts=parts,
         chain=chain,
         engine=engine.name,
+        late_days=request.late_days,
     )

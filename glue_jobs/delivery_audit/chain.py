@@ -301,6 +301,16 @@ class Past:
             last = each
         return last
 
+    def judged(self, verdict: Envelope) -> Inventory | None:
+        """Return the inventory of a verdict on the window; None when it is gone or altered."""
+        digest = str(verdict.data()["chain"]["inventory"])
+        body = self._output.read(inventory_name(self._window, digest))
+        try:
+            text = gzip.decompress(body or b"")
+            return Inventory.parse(text) if digest_of(text) == digest else None
+        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError):
+            return None
+
     def unsent(self) -> Iterator[Envelope]:
         """Yield the verdicts of the reports that are newer than the last verdict that was sent.
 
@@ -325,7 +335,7 @@ class Past:
         compared = None
         changes += self._altered_reports(last, attested, since)
         digest = str(last.data()["chain"]["inventory"])
-        if (before := self._inventory(digest)) is None:
+        if (before := self.judged(last)) is None:
             name = f"{AUDIT}/{inventory_name(self._window, digest)}"
             changes.append(Edit(name, REMOVED, digest, None, since))
         else:
@@ -348,15 +358,6 @@ class Past:
         except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
             return None  # the reports say it again
         return verdict if next_number > 0 else None
-
-    def _inventory(self, digest: str) -> Inventory | None:
-        """Return the inventory with this digest; None when it is gone or altered."""
-        body = self._output.read(inventory_name(self._window, digest))
-        try:
-            text = gzip.decompress(body or b"")
-            return Inventory.parse(text) if digest_of(text) == digest else None
-        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError):
-            return None
 
     def _altered_reports(self, last: Envelope, attested: Attested, since: str) -> Iterator[Edit]:
         """Return the reports that are not what the verdicts after them say, back to an erased one."""

@@ -6,12 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
+from pyspark.sql import SparkSession
+
+from eventplane.errors import EventPlaneError
 from glue_jobs.common import system
 from glue_jobs.common.attestation import add_key_option, open_key
 from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
@@ -19,8 +22,10 @@ from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import BucketObjects, open_archive, open_output
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import PYTHON, SPARK, AuditRequest
+from glue_jobs.delivery_audit.errors import EmptyWindowError
 from glue_jobs.delivery_audit.large import audited
-from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
+from glue_jobs.delivery_audit.late_days import late_days
+from glue_jobs.delivery_audit.publication import file_audit, write_tables
 from glue_jobs.delivery_audit.report import TOTALS
 from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import file_small
@@ -36,7 +41,8 @@ class Arguments:
 
     `work` is where Spark keeps tables while the job runs. `fleet` is a file with the expected devices; None:
     the archive's snapshots name them. `key` is what `open_key` takes, `metrics` what `embedded` does, and
-    `engine` is one of `ENGINES`. Where `is_listed` the table `deliveries` is written.
+    `engine` is one of `ENGINES`. Where `is_listed` the table `deliveries` is written. An audit that
+    `is_nightly` judges late days again.
     """
 
     archive: str
@@ -50,6 +56,7 @@ class Arguments:
     engine: str = SPARK
     metrics: str | None = None
     is_listed: bool = False
+    is_nightly: bool = False
 
 
 def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
@@ -66,7 +73,11 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
         help="where reports, tables and verdicts go: a folder or s3://bucket/folder/",
     )
     parser.add_argument(
-        "--DATE", type=_window, default=Window(), help="a UTC day, 'today', 'yesterday' or 'all' (default)"
+        "--DATE",
+        type=_window,
+        default=_window("all"),
+        help="a UTC day, 'today', 'all' (default), or 'yesterday', after which earlier days are judged again "
+        "that got rows since their last verdict",
     )
     for name, end in (("--FROM", "first"), ("--TO", "last")):
         parser.add_argument(
@@ -111,43 +122,80 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
     add_key_option(parser)
     add_metrics_option(parser, TOTALS)
     known, _ = parser.parse_known_args(argv)
+    window, is_nightly = known.DATE
     if known.FROM or known.TO:
-        if not (known.FROM and known.TO and known.FROM <= known.TO) or known.DATE.first:
+        if not (known.FROM and known.TO and known.FROM <= known.TO) or window.first:
             parser.error("--FROM and --TO are two days, the first before the last; without --DATE")
-        known.DATE = Window(known.FROM, known.TO)
+        window = Window(known.FROM, known.TO)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
     options = known.OUTBOX, known.WORK, known.FLEET, known.ATTESTATION_KEY, known.ENGINE, known.METRICS
     is_listed = known.DELIVERIES == "true"
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, *options, is_listed)
+    return Arguments(known.INPUT, known.OUTPUT, window, watermark, *options, is_listed, is_nightly)
 
 
 def main(
-    argv: Sequence[str], engine: str = SPARK, session: Callable[[], AbstractContextManager[Any]] = nullcontext
+    argv: Sequence[str],
+    engine: str = SPARK,
+    session: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    filed: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Audit, file report and tables, send the verdict, and return the report.
 
-    `engine` is the default one; `session` makes Spark's where there is none, as on Glue there is.
+    With `--DATE yesterday` the late days are judged again afterwards, each as an audit of its own. `filed`
+    gets each report. `engine` is the default one; `session` makes Spark's where there is none, as on Glue
+    there is.
 
     Raises `AuditError` if nothing can be said of the archive, `OutboxError` if the verdict is not sent,
-    `LargeArchiveError` if Python is to audit more than it can, or a desk such a bucket.
+    `LargeArchiveError` if Python is to audit more than it can, or a desk such a bucket. What ends the audit
+    of a late day is raised when the others are judged.
     """
     arguments = read_arguments(argv, engine)
-    if arguments.engine != SPARK:
+    documents: list[dict[str, Any]] = []
+    failed: list[EventPlaneError] = []
+    with ExitStack() as opened:
+
+        @cache
+        def spark() -> SparkSession:
+            opened.enter_context(session())
+            return job_session()
+
+        if arguments.engine == SPARK:
+            spark()  # raises before any work where a version is too old
         asked = request_of(arguments)
+        if arguments.is_nightly:
+            asked = replace(asked, late_days=late_days(asked))
+        days = [Window(date.fromisoformat(each)) for each in asked.late_days or ()]
+        for each in (asked, *(replace(asked, window=day, late_days=None) for day in days)):
+            try:
+                # On a desk, where a session is made for it, Spark reads no bucket.
+                documents.append(_filed(each, arguments, spark, is_desk=session is not nullcontext))
+            except EventPlaneError as error:
+                # Also on a day without a row some of others may come.
+                if each is asked and not isinstance(error, EmptyWindowError):
+                    raise
+                each.progress(str(error))
+                failed.append(error)
+            else:
+                filed(documents[-1])
+    if failed:
+        raise failed[0]
+    return documents[0]
+
+
+def _filed(
+    asked: AuditRequest, arguments: Arguments, spark: Callable[[], SparkSession], *, is_desk: bool
+) -> dict[str, Any]:
+    if arguments.engine != SPARK:
         try:
             return file_small(asked, arguments.outbox)
         except LargeArchiveError as error:
-            is_desk = session is not nullcontext  # where Spark reads no bucket
             if arguments.engine == PYTHON or (is_desk and isinstance(asked.objects, BucketObjects)):
                 raise
             asked.progress(f"Spark audits more than {error.most}")
-    with session():
-        spark, asked = job_session(), request_of(arguments)
-        with audited(spark, asked) as audit:
-            document = file_audit(asked.output, audit, partial(write_tables, spark, asked.output, audit))
-    send_verdicts(asked.output, str(arguments.window), arguments.outbox)
-    return document
+    with audited(spark(), asked) as audit:
+        put = partial(write_tables, spark(), asked.output, audit)
+        return file_audit(asked.output, audit, put, arguments.outbox)
 
 
 def request_of(arguments: Arguments) -> AuditRequest:
@@ -162,12 +210,13 @@ def request_of(arguments: Arguments) -> AuditRequest:
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
-def _window(text: str) -> Window:
+def _window(text: str) -> tuple[Window, bool]:
+    """Return a window, and whether it is the nightly one."""
     if text == "all":
-        return Window()
+        return Window(), False
     if text in _DAYS_AGO:
-        return Window(system.now().date() - timedelta(days=_DAYS_AGO[text]))
-    return Window(_day(text))
+        return Window(system.now().date() - timedelta(days=_DAYS_AGO[text])), text == "yesterday"
+    return Window(_day(text)), False
 
 
 def _day(text: str) -> date:
@@ -214,4 +263,5 @@ def totals_line(document: dict[str, Any], metrics: str | None) -> str:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.stdout.write(totals_line(main(arguments), read_arguments(arguments).metrics))
+    metrics = read_arguments(arguments).metrics
+    main(arguments, filed=lambda document: sys.stdout.write(totals_line(document, metrics)))

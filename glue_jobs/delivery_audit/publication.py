@@ -54,21 +54,26 @@ MAX_TREND: Final = 30
 
 
 def file_audit(
-    output: Objects, audit: Audit, write_tables: Callable[[list[Finding]], None]
+    output: Objects, audit: Audit, write_tables: Callable[[list[Finding]], None], outbox: str | None
 ) -> dict[str, Any]:
-    """File an audit beneath `output`, and return its report. `write_tables` takes the chain's findings."""
+    """File an audit beneath `output`, send its verdict, and return its report. Raises `OutboxError`.
+
+    `write_tables` takes the chain's findings.
+    """
     window, days_before = str(audit.window), trend(output, str(audit.window))
 
     def changes(chain: Chain) -> list[Finding]:
         return list(chain.findings(window if audit.window.day else None))
 
-    return file_report(
+    document = file_report(
         output,
         window,
         audit.chain,
         lambda chain: report(audit, chain, changes(chain), days_before),
         lambda chain: write_tables(changes(chain)),
     )
+    send_verdicts(output, window, outbox)
+    return document
 
 
 def file_report(

@@ -109,7 +109,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "verdict": verdict.word,
         "reasons": list(verdict.reasons),
         "coverage": coverage,
-        "window": {"date": str(audit.window), **audit.figures.extent},
+        "window": {"date": str(audit.window), **audit.figures.extent, **_late(audit)},
         "watermark": audit.watermark.as_dict(),
         "revision": revision(chain.before, totals),
         "chain": chain.as_dict(),
@@ -160,6 +160,10 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
     if audit.window.day:
         document["trend"] = [*trend, trend_row(document)]
     return document
+
+
+def _late(audit: Audit) -> dict[str, Any]:
+    return {} if audit.late_days is None else {"late_days": [*audit.late_days]}
 
 
 def _by_hop(audit: Audit, routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]:

@@ -45,7 +45,6 @@ from glue_jobs.delivery_audit.number_ranges import EVENT_BYTES
 from glue_jobs.delivery_audit.publication import (
     Table,
     file_audit,
-    send_verdicts,
     shaped,
     tables,
 )
@@ -72,9 +71,7 @@ def file_small(request: AuditRequest, outbox: str | None = None) -> dict[str, An
         made = audit_small(request)
     finally:
         gc.enable()
-    document = file_audit(request.output, made, partial(write_tables, request.output, made))
-    send_verdicts(request.output, str(request.window), outbox)
-    return document
+    return file_audit(request.output, made, partial(write_tables, request.output, made), outbox)
 
 
 def write_tables(output: Objects, made: Audit, changes: Iterable[Finding]) -> None:

@@ -206,15 +206,16 @@ def revision_of(verdict: Envelope | None) -> int:
 def revision(before: Envelope | None, totals: Members) -> dict[str, Any]:
     """Return how `totals` differ from the last verdict on the same window (None: there was none).
 
-    `number` counts from 0; `verdict` and `share` are what they were; `changed` has [before, now] for each
-    total that is another.
+    `number` counts from 0; `replaces` is the id of that verdict, `verdict` and `share` are what they were;
+    `changed` has [before, now] for each total that is another.
     """
     if before is None:
-        return {"number": 0, "verdict": None, "share": None, "changed": {}}
+        return {"number": 0, "replaces": None, "verdict": None, "share": None, "changed": {}}
     last = before.data()
     was = last["totals"]
     return {
         "number": revision_of(before) + 1,
+        "replaces": before.attributes["id"],
         "verdict": last["verdict"],
         "share": last["coverage"]["share"],
         "changed": {name: [was.get(name), now] for name, now in totals.items() if was.get(name) != now},

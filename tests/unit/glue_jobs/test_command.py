@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -22,15 +23,17 @@ from tests.spark.small_archive import SmallArchive
 def test_it_says_what_it_audits_before_it_begins_and_then_the_verdict(
     day: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def audit(*_: object) -> dict[str, object]:
+    def audit(*words: Any) -> None:
         assert capsys.readouterr().err == f"auditing {tmp_path}, {said} ...\n"
-        return report()
+        words[-1](report(window={"date": "2026-02-26"}))
 
     monkeypatch.setattr(command, "main", audit)
     monkeypatch.setattr("sys.argv", ["audit", "--INPUT", str(tmp_path), "--OUTPUT", "o", "--DATE", day])
     assert command.run() == 0
     out = capsys.readouterr().out
-    assert out.startswith("verdict:  proven\ncoverage: 100")
+    assert out.startswith(
+        "again:    2026-02-26, which got rows since its last verdict\nverdict:  proven\ncoverage: 100"
+    )
     assert out.endswith("engine:   spark\n")
 
 

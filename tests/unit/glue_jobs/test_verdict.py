@@ -213,10 +213,11 @@ def test_people_read_verdict_coverage_and_engine_in_a_line_each() -> None:
 
 def test_a_revision_says_what_changed_since_the_last_verdict() -> None:
     first = revision(None, TOTALS)
-    assert first == {"number": 0, "verdict": None, "share": None, "changed": {}}
+    assert first == {"number": 0, "replaces": None, "verdict": None, "share": None, "changed": {}}
     before = verdict_event(filed(totals={**TOTALS, "lost": 2}))
     assert revision(before, {**TOTALS, "new": 1}) == {
         "number": 1,
+        "replaces": before.id,
         "verdict": "open",
         "share": 1.0,
         "changed": {"lost": [2, 0], "new": [None, 1]},
