@@ -25,7 +25,7 @@ _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 REQUIRED = ("specversion", "id", "source", "type")
 
-_NAME = re.compile(r"[a-z0-9]+")
+NAME = re.compile(r"[a-z0-9]+")
 _NAME_OF_TYPE = r"[\w!#$&^.+\-]+"
 _PARAMETER = r"[\w!#$%&'*+.^`{|}~\-]+"
 _MEDIA_TYPE = re.compile(
@@ -82,7 +82,7 @@ def attribute_text(value: AttributeValue) -> str:
 
 def name_problem(name: str) -> str | None:
     """Return why `name` cannot name an attribute, or None."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         return "a name has lower-case letters a-z and digits only"
     if len(name) > MAX_ATTRIBUTE_NAME:
         return f"a name has at most {MAX_ATTRIBUTE_NAME} characters"

@@ -111,7 +111,7 @@ CREATE_WITH_KEY_TOPIC = "$aws/certificates/create/json"
 _NAME: Final = re.compile(r"[a-zA-Z0-9:_-]{1,120}")
 
 # Written as an attribute of events, so as plain as the parts of a key there.
-_GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
+GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 
 
 def is_device_name(name: str) -> bool:
@@ -122,7 +122,7 @@ def is_device_name(name: str) -> bool:
 
 def is_group_name(name: str) -> bool:
     """Return whether a group of devices can be called `name`."""
-    return _GROUP.fullmatch(name) is not None
+    return GROUP.fullmatch(name) is not None
 
 
 def register_topic(template: str) -> str:

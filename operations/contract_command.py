@@ -57,6 +57,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a contract in the image of devices, YAML or compiled; may be repeated",
     )
     allowing = verb("acl", _acl, "write an access file for the home's Mosquitto")
+    describing = verb("schema", _schema, "print the JSON Schema of the contract's file, for editors")
+    describing.description = (
+        "Print the JSON Schema of the contract's file. An editor completes and checks by it: write it into a "
+        "FILE beside the contract, and `# yaml-language-server: $schema=FILE` into the contract's first line."
+    )
     publishing = verb("publish", _publish, "put it into force without a deployment")
     publishing.add_argument(
         "--image",
@@ -115,6 +120,14 @@ def _diff(options: argparse.Namespace) -> int:
 def _acl(options: argparse.Namespace) -> int:
     file = acl(contract_of(options))
     present(options, {"acl": file}, file)
+    return DONE
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from contract.schema import contract_schema
+
+    document = contract_schema()
+    present(options, document, json.dumps(document, indent=2))
     return DONE
 
 

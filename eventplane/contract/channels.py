@@ -7,6 +7,8 @@ Where a webhook's endpoint is belongs to an environment, not to the contract.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from eventplane.contract.model import (
@@ -23,7 +25,7 @@ from eventplane.contract.model import (
     WebhookMode,
     WhenFull,
 )
-from eventplane.contract.reader import Number, Only, Section, Word
+from eventplane.contract.reader import Flag, Number, Only, Section, Word
 from eventplane.limits import DAY_S, MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_RECEIVES, UNSETTLED
 from eventplane.names import OWN_SERVICES
 
@@ -38,12 +40,29 @@ The channels of a cloud service may also use a protocol that a package adds. Whe
 checked where people compile a contract (contract/loader.py): the reader of a compiled one need not have it.
 """
 
-_ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
+ADDED_PROTOCOL: Final = re.compile(r"[a-z][a-z0-9]{1,19}")
 """The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee(Word):
+    """The guarantee of a channel, a type or a route, one word of `DeliveryGuarantee`."""
+
+    options: type[StrEnum] = DeliveryGuarantee
+
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        if section.raw(name) != "exactly_once":
+            return Word.read(self, name, section, default)
+        section.fault(
+            name,
+            "no transport delivers exactly once",
+            "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
+        )
+        return self.default
+
+
 SETTINGS: Final[dict[str, Word | Number]] = {
-    "delivery_guarantee": Word(
-        options=DeliveryGuarantee,
+    "delivery_guarantee": Guarantee(
         default=DeliveryGuarantee.AT_LEAST_ONCE,
         meaning="how reliable the channel is at most ([guarantees](#guarantees))",
         is_always_written=True,
@@ -167,11 +186,13 @@ SETTINGS: Final[dict[str, Word | Number]] = {
 }
 """The settings that are words or numbers, by name."""
 
-RECEIPTS = (
-    "of a device service: the inbox's reader confirms each event after handling it, not at reception; the "
-    "outbox's sender repeats each event until the forwarder has stored it, as the client library does. Of a "
-    "cloud service's inbox: its reader, by the client library, leaves a receipt of each event that it "
-    "handled or gave up, and the audit expects it ([receipts](client.md#receipts))"
+RECEIPTS: Final = Flag(
+    default=False,
+    meaning="of a device service: the inbox's reader confirms each event after handling it, not at "
+    "reception; the outbox's sender repeats each event until the forwarder has stored it, as the "
+    "client library does. Of a cloud service's inbox: its reader, by the client library, leaves a "
+    "receipt of each event that it handled or gave up, and the audit expects it "
+    "([receipts](client.md#receipts))",
 )
 
 
@@ -179,13 +200,10 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     """Return the channel of `section`, `participant.box`; faults go to the section."""
     box = section.path.rsplit(".", 1)[-1]
     transport = _transport(participant, kind, section)
-    values: dict[str, Any] = {SETTING: read_guarantee(section) or SETTINGS[SETTING].default}
-    values |= {
-        name: each.read_of(name, section, kind, box) for name, each in SETTINGS.items() if name != SETTING
-    }
+    values: dict[str, Any] = {name: each.read_of(name, section, kind, box) for name, each in SETTINGS.items()}
     is_urgent_service = kind is ParticipantKind.DEVICE_SERVICE and values["priority"] is Priority.URGENT
     # Until the forwarder has stored an event, only its sender is sure to have it.
-    values["receipts"] = section.boolean("receipts", default=box == "outbox" and is_urgent_service)
+    values["receipts"] = RECEIPTS.read("receipts", section, box == "outbox" and is_urgent_service)
     hook = None if section.raw("webhook") is None else section.section("webhook")
     values["give_up_after_s"] = _give_up(values["ordering"], values["retention_s"], section, hook)
     webhook = read_webhook(kind, box, section, hook) if hook else None
@@ -252,7 +270,7 @@ def _transport(participant: str, kind: ParticipantKind, section: Section) -> Tra
 
 
 def _added_protocol(participant: str, name: str, section: Section) -> str:
-    if not _ADDED_PROTOCOL.fullmatch(name):
+    if not ADDED_PROTOCOL.fullmatch(name):
         section.fault(
             "transport",
             f"{name!r} is not known",
@@ -372,18 +390,3 @@ def read_webhook(kind: ParticipantKind, box: str, channel: Section, section: Sec
     webhook = Webhook(**{name: each.read(name, section) for name, each in WEBHOOK_SETTINGS.items()})
     section.finish()
     return webhook
-
-
-SETTING: Final = "delivery_guarantee"
-
-
-def read_guarantee(section: Section) -> DeliveryGuarantee | None:
-    """Return what the section declares, None where nothing; faults go to the section."""
-    if section.raw(SETTING) != "exactly_once":
-        return section.choice(SETTING, DeliveryGuarantee, None)
-    section.fault(
-        SETTING,
-        "no transport delivers exactly once",
-        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
-    )
-    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from eventplane.attributes import value_problem
 from eventplane.contract.canonical import (
@@ -20,7 +20,7 @@ from eventplane.contract.canonical import (
     place_of,
     refuse_newer,
 )
-from eventplane.contract.channels import read_guarantee
+from eventplane.contract.channels import Guarantee
 from eventplane.contract.document import whole_document
 from eventplane.contract.errors import ContractError
 from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
@@ -39,7 +39,7 @@ from eventplane.contract.model import (
     Transport,
 )
 from eventplane.contract.participants import leads_down, read_participant, with_reply_routes
-from eventplane.contract.reader import Section
+from eventplane.contract.reader import Section, Setting, Text, Word
 from eventplane.contract.rules import check_delays, check_guarantees, check_names
 from eventplane.limits import MAX_ORDERED_INBOXES
 from eventplane.names import DOWNLINK
@@ -104,12 +104,21 @@ def _read(top: Section, origin: str) -> _Parts:
     return name, participants, event_types, routes
 
 
+ROUTE: Final[dict[str, Setting]] = {
+    "to": Text(meaning="a participant's inbox, or the device's outbox, which leads to the cloud"),
+    "delivery_guarantee": Guarantee(
+        default=None, meaning="how reliable its deliveries are; without it, as the type or the channels say"
+    ),
+}
+"""The members of a route beside its filter, its description and its readers' interest, by name."""
+
+
 def _read_route(name: str, section: Section, participants: Mapping[str, Participant]) -> Route:
-    destination = section.text("to")
+    destination = ROUTE["to"].read("to", section)
     route_filter = read_filter(section.raw("filter"), f"{section.path}.filter", section.problems)
     section.raw("description")
     interest = read_interest(section.raw("interest"), f"{section.path}.interest", section.problems)
-    guarantee = read_guarantee(section)
+    guarantee = ROUTE["delivery_guarantee"].read("delivery_guarantee", section)
     section.finish()
     place = _place_of(destination, section, participants)
     return Route(name, route_filter, destination, place, interest, guarantee)
@@ -170,24 +179,41 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
 _Schema = Mapping[str, Any]
 
 
+EVENT_TYPE: Final[dict[str, Setting]] = {
+    "description": Text(meaning="one sentence for people"),
+    "priority": Word(
+        options=Priority,
+        default=None,
+        meaning="the order of delivery; without it, as an event's severity or its channel says",
+    ),
+    "schema_check": Word(
+        options=SchemaCheck,
+        default=SchemaCheck.NONE,
+        meaning="`strict` refuses payloads that none of the schemas describes, `known` passes other versions",
+    ),
+    "downlink": Word(
+        options=Downlink,
+        default=None,
+        meaning="how its events go down to devices: of a `state` only the newest counts; without it, as the "
+        "device's inbox says",
+    ),
+    "delivery_guarantee": Guarantee(
+        default=None, meaning="how reliable its deliveries are where their route does not say"
+    ),
+}
+"""The members of an event type beside its schemas, by name."""
+
+
 def read_event_types(section: Section) -> dict[str, EventType]:
     """Return the event types of a contract; faults go to the section."""
     types = {}
     by_id: dict[str, _Schema] = {}
     for name in section.members:
         each = section.section(name)
-        check = each.choice("schema_check", SchemaCheck, SchemaCheck.NONE) or SchemaCheck.NONE
         listed = _listed(each)
-        types[str(name)] = EventType(
-            name=str(name),
-            description=each.text("description"),
-            priority=each.choice("priority", Priority, None),
-            schemas=_by_id(listed, each, by_id),
-            schema_check=check,
-            downlink=each.choice("downlink", Downlink, None),
-            delivery_guarantee=read_guarantee(each),
-        )
-        if not listed and check is not SchemaCheck.NONE:
+        values = {member: setting.read(member, each) for member, setting in EVENT_TYPE.items()}
+        types[str(name)] = EventType(name=str(name), schemas=_by_id(listed, each, by_id), **values)
+        if not listed and values["schema_check"] is not SchemaCheck.NONE:
             each.fault("schema_check", "there is no schema to check by", "list `schemas`, or remove this")
         each.finish()
     return types

@@ -6,75 +6,101 @@ The compiler writes the routes of replies into the compiled form; routers, ledge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from eventplane.contract.canonical import replies_channel
 from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import REPLIES, AddressScope, Participant, ParticipantKind, Place, Route
-from eventplane.contract.reader import Section
-from eventplane.filters import All, Exact, Filter
+from eventplane.contract.reader import Flag, Only, Section, Setting, Text, Types
+from eventplane.filters import All, Exact
 from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE
-from eventplane.topics import is_group_name
+from eventplane.topics import GROUP, is_group_name
 
 
-def read_may_subscribe(kind: ParticipantKind, section: Section) -> Filter | None:
-    """Return the filter under `may_subscribe`; None where the participant has none."""
-    document = section.raw("may_subscribe")
-    if document is None:
-        return None
-    if kind is not ParticipantKind.CLOUD_SERVICE:
-        section.fault("may_subscribe", f"a {kind} cannot subscribe", "remove it: add a route instead")
-    return read_filter(document, f"{section.path}.may_subscribe", section.problems)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterOf(Setting):
+    """A setting that is a filter."""
 
+    default: Any = None
 
-def read_may_address(kind: ParticipantKind, section: Section) -> AddressScope | tuple[str, ...]:
-    """Return the scope under `may_address`, or sorted names of groups; `AddressScope.ONE` by default."""
-    value = section.raw("may_address")
-    if value is None:
-        return AddressScope.ONE
-    if kind is not ParticipantKind.CLOUD_SERVICE:
-        section.fault(
-            "may_address",
-            f"a {kind} cannot send events to devices",
-            "remove it: only cloud services address devices",
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        document = section.raw(name)
+        return (
+            default if document is None else read_filter(document, f"{section.path}.{name}", section.problems)
         )
-    if not isinstance(value, list):
-        return section.choice("may_address", AddressScope, AddressScope.ONE) or AddressScope.ONE
-    if not value:
-        section.fault("may_address", "the list is empty", "name groups, or write `one` or `everyone`")
-    for at, each in enumerate(value):
-        if not isinstance(each, str) or not is_group_name(each):
-            section.fault(
-                f"may_address[{at}]",
-                f"{each!r} is not the name of a group",
-                "use up to 100 letters, digits and '._~-'",
-            )
-    return tuple(sorted({each for each in value if isinstance(each, str)}))
+
+    def schema(self) -> dict[str, Any]:
+        return {"$ref": "#/$defs/filter"}
 
 
-def read_sends(section: Section) -> tuple[str, ...] | None:
-    """Return the sorted types under `sends`; None when it is missing."""
-    return _read_types("sends", section)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices(Setting):
+    """A setting that is a scope of devices: a word, or a list of groups, which is read sorted."""
+
+    default: Any = None
+
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        value = section.raw(name)
+        if not isinstance(value, list):
+            return default if value is None else section.choice(name, AddressScope, AddressScope.ONE)
+        if not value:
+            section.fault(name, "the list is empty", "name groups, or write `one` or `everyone`")
+        for at, each in enumerate(value):
+            if not isinstance(each, str) or not is_group_name(each):
+                problem = f"{each!r} is not the name of a group"
+                section.fault(f"{name}[{at}]", problem, "use up to 100 letters, digits and '._~-'")
+        return tuple(sorted({each for each in value if isinstance(each, str)}))
+
+    def schema(self) -> dict[str, Any]:
+        groups = {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "string", "pattern": f"^{GROUP.pattern}$"},
+        }
+        return {"anyOf": [{"enum": list(AddressScope)}, groups]}
 
 
-def read_asks(section: Section) -> tuple[str, ...]:
-    """Return the sorted types under `asks`."""
-    return _read_types("asks", section) or ()
+_CLOUD: Final = (ParticipantKind.CLOUD_SERVICE,)
 
-
-def _read_types(name: str, section: Section) -> tuple[str, ...] | None:
-    listed = section.raw(name)
-    if listed is None:
-        return None
-    if not isinstance(listed, list):
-        section.fault(name, "it is not a list", "list the types of its events, or `[]` for none")
-        return None
-    for at, each in enumerate(listed):
-        if not isinstance(each, str) or not each:
-            section.fault(f"{name}[{at}]", f"{each!r} is not a type", "name the `type` of events")
-        elif "*" in each.removesuffix(".*"):
-            section.fault(f"{name}[{at}]", f"{each!r}: it contains `*`", "write `.*` at the end only")
-    return tuple(sorted({each for each in listed if isinstance(each, str)}))
+PARTICIPANT: Final[dict[str, Setting]] = {
+    "description": Text(meaning="one sentence for people"),
+    "sends": Types(
+        default=None,
+        meaning="the types of its events, `org.example.*` for a family, `[]` for none; without it, the types "
+        "that no participant names",
+    ),
+    "asks": Types(
+        default=(),
+        meaning="the types of its requests; it gets a channel for their replies",
+        only=Only(
+            (ParticipantKind.DEVICE_SERVICE, *_CLOUD),
+            "",
+            "a device asks nothing by itself",
+            "let a service on it ask",
+        ),
+    ),
+    "retired": Flag(
+        default=False,
+        meaning="it only empties its queues; no route leads to it",
+        only=Only(_CLOUD, "", "only a cloud service has queues that could hold events", "just remove it"),
+    ),
+    "may_subscribe": FilterOf(
+        meaning="the events that it may subscribe to; without it, those of its routes",
+        only=Only(_CLOUD, "", "only a cloud service subscribes", "remove it: add a route instead"),
+    ),
+    "may_address": Devices(
+        meaning="the devices that it may send to: `one` at a time (default), a list of groups, or `everyone`",
+        only=Only(
+            _CLOUD,
+            "",
+            "only a cloud service sends events to devices",
+            "remove it: only cloud services address devices",
+        ),
+    ),
+}
+"""The members of a participant beside its kind and its channels, by name."""
 
 
 def read_participant(name: str, section: Section) -> Participant:
@@ -84,24 +110,16 @@ def read_participant(name: str, section: Section) -> Participant:
         if section.raw("kind") is None:
             section.fault("kind", "it is missing", "write where the participant runs: device_service, ...")
         kind = ParticipantKind.CLOUD_SERVICE
-    asks = read_asks(section)
+    values = {each: setting.read_of(each, section, kind) for each, setting in PARTICIPANT.items()}
+    values["may_address"] = values["may_address"] or AddressScope.ONE
     participant = Participant(
         name=name,
         kind=kind,
-        description=section.text("description"),
         inbox=read_channel(name, kind, section.section("inbox")),
         outbox=read_channel(name, kind, section.section("outbox")),
-        sends=read_sends(section),
-        retired=section.boolean("retired", default=False),
-        asks=asks,
-        replies=replies_channel(name, kind) if asks else None,
-        may_subscribe=read_may_subscribe(kind, section),
-        may_address=read_may_address(kind, section),
+        replies=replies_channel(name, kind) if values["asks"] else None,
+        **values,
     )
-    if asks and kind is ParticipantKind.DEVICE:
-        section.fault("asks", "a device asks nothing by itself", "let a service on it ask")
-    if participant.retired and kind is not ParticipantKind.CLOUD_SERVICE:
-        section.fault("retired", f"a {kind} has no queues that could hold events", "just remove it")
     section.finish()
     return participant
 

@@ -1,4 +1,8 @@
-"""Read an untyped document field by field, and collect every fault instead of stopping at the first."""
+"""Read an untyped document field by field, and collect every fault instead of stopping at the first.
+
+A `Setting` declares a member once: its reader, its JSON Schema (contract/schema.py) and its row in the docs
+follow it.
+"""
 
 from __future__ import annotations
 
@@ -132,8 +136,12 @@ class Setting(ABC):
     def read(self, name: str, section: Section, default: Any = None) -> Any:
         """Return the member `name` of `section`; `default` replaces the setting's own."""
 
-    def read_of(self, name: str, section: Section, kind: ParticipantKind, box: str) -> Any:
-        """Return the member `name` of the section of a channel; faults go to the section."""
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a given value, without its meaning and its default."""
+
+    def read_of(self, name: str, section: Section, kind: ParticipantKind, box: str = "") -> Any:
+        """Return the member `name` of the section of a channel, or of a participant ('')."""
         value = self.read(name, section, self.outbox_default if box == "outbox" else None)
         if self.only and value != self.default and (kind not in self.only.kinds or box != self.only.box):
             section.fault(name, self.only.problem, self.only.remedy)
@@ -149,6 +157,9 @@ class Word(Setting):
     def read(self, name: str, section: Section, default: Any = None) -> Any:
         return section.choice(name, self.options, self.default if default is None else default)
 
+    def schema(self) -> dict[str, Any]:
+        return {"enum": [each.value for each in self.options]}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number(Setting):
@@ -162,3 +173,52 @@ class Number(Setting):
     def read(self, name: str, section: Section, default: Any = None) -> Any:
         own = self.default if default is None else default
         return section.integer(name, own, self.low, self.high, self.unit)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(Setting):
+    """A setting that is a text, and is required."""
+
+    default: Any = None
+
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        return section.text(name, default)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"\S"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag(Setting):
+    """A setting that is true or false."""
+
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        return section.boolean(name, self.default if default is None else default)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Types(Setting):
+    """A setting that lists types of events, or families of them; it is read as a sorted tuple."""
+
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        listed = section.raw(name)
+        if listed is None:
+            return self.default if default is None else default
+        if not isinstance(listed, list):
+            section.fault(name, "it is not a list", "list the types of its events, or `[]` for none")
+            return self.default
+        for at, each in enumerate(listed):
+            if not isinstance(each, str) or not each:
+                section.fault(f"{name}[{at}]", f"{each!r} is not a type", "name the `type` of events")
+            elif "*" in each.removesuffix(".*"):
+                section.fault(f"{name}[{at}]", f"{each!r}: it contains `*`", "write `.*` at the end only")
+        return tuple(sorted({each for each in listed if isinstance(each, str)}))
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "string", "pattern": r"^([^*]+|[^*]*\.\*)$"}}

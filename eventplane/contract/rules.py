@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from eventplane.contract.channels import SETTING
 from eventplane.contract.model import (
     Channel,
     DeliveryGuarantee,
@@ -118,7 +117,7 @@ def check_guarantees(
                 _refuse_best_effort(top, path, _DOWN)
         elif route.delivery_guarantee and destination.delivery_guarantee is _BEST_EFFORT:
             top.fault(
-                f"{path}.{SETTING}",
+                f"{path}.delivery_guarantee",
                 f"{destination.address} is a best-effort channel, and no route makes it more reliable",
                 "make the channel `at_least_once`, or remove the setting from the route",
             )
@@ -158,4 +157,4 @@ def _leads_down(channel: Channel, participants: Mapping[str, Participant]) -> bo
 
 
 def _refuse_best_effort(top: Section, path: str, why: str) -> None:
-    top.fault(f"{path}.{SETTING}", f"best effort means nothing here: {why}", "remove the setting")
+    top.fault(f"{path}.delivery_guarantee", f"best effort means nothing here: {why}", "remove the setting")

@@ -170,7 +170,7 @@ def channel_table() -> str:
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
     rows += [_setting_row(name, each) for name, each in SETTINGS.items()]
     default = "`false`; of a device service's urgent outbox `true`"
-    rows.append(["`receipts`", default, "`true` or `false`", RECEIPTS])
+    rows.append(["`receipts`", default, "`true` or `false`", RECEIPTS.meaning])
     return table(_SETTING_HEAD, rows)
 
 

@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contract floor": (CONTRACT,),
     "contract prove": (),
     "contract publish": (),
+    "contract schema": (),
     "dead-letters list": (),
     "dead-letters redrive": ("17", "--letters"),
     "dead-letters show": (),

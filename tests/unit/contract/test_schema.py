@@ -1,0 +1,132 @@
+"""The JSON Schema of the contract's file agrees with the compiler about its shape."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from contract import CONTRACT_FILE
+from contract.schema import contract_schema
+from eventplane.contract import ContractError
+from eventplane.contract.channels import SETTINGS
+from eventplane.contract.model import ParticipantKind
+from tests.unit.contract.small import document, small
+from tests.unit.contract.test_contract import FAULTS
+
+ROOT = Path(__file__).parents[3]
+CONTRACTS = [
+    CONTRACT_FILE,
+    ROOT / "docs" / "examples" / "doorbell.yaml",
+    ROOT / "contract" / "project" / "contract" / "event_plane.yaml.in",
+    *sorted((Path(__file__).parent / "golden").glob("*.json")),
+]
+VALIDATOR = jsonschema.Draft202012Validator(contract_schema())
+
+
+def faults(written: Any) -> list[str]:
+    return [each.json_path for each in VALIDATOR.iter_errors(written)]
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(VALIDATOR.schema)
+
+
+@pytest.mark.parametrize("file", CONTRACTS, ids=lambda file: file.name)
+def test_a_valid_contract_is_valid(file: Path) -> None:
+    written = yaml.safe_load(file.read_text().replace("@NAME@", "care-bell"))
+    assert faults(written) == []
+
+
+BEYOND = """
+event_types.org.eventplane.deadletter.v1.delivery_guarantee
+event_types.org.eventplane.device.manifest.v1.delivery_guarantee
+event_types.org.eventplane.notice.carer.v1.delivery_guarantee
+event_types.org.example.ring.v1.delivery_guarantee
+event_types.org.example.ring.v1.schemas
+participants
+participants.a1
+participants.bell.inbox.events_per_message
+participants.bell.outbox.batching_delay_ms
+participants.desk-replies
+participants.desk-webhook
+participants.desk.inbox.batching_delay_ms
+participants.desk.inbox.events_per_message
+participants.desk.inbox.give_up_after_s
+participants.desk.inbox.ordering
+participants.desk.inbox.transport
+participants.desk.inbox.webhook.give_up_after_s
+participants.desk.may_subscribe.sql
+participants.desk.outbox.events_per_message
+participants.desk.outbox.ordering
+participants.device
+participants.device-inbox
+participants.device-urgent
+participants.device.inbox.delivery_guarantee
+participants.device.outbox.ordering
+participants.downlink.inbox.events_per_message
+participants.downlink.outbox.delivery_guarantee
+participants.eventplane
+participants.ingest
+participants.ingest-errors
+participants.nnnnnnnnnnnnnnnnnnnnnnnnnnn
+participants.replay
+participants.services
+participants.subscribers.inbox.transport
+participants.tables
+participants.tap
+participants.urgent-ingest
+participants.urgentingest
+routes.down.delivery_guarantee
+routes.down.to
+routes.replies-to-bell
+routes.to-desk.delivery_guarantee
+routes.to-desk.to
+routes.x.to
+"""
+"""Places of the faults that follow from several members, from names, or from an expression."""
+
+
+def test_every_fault_of_shape_is_refused() -> None:
+    assert faults(document()) == []
+    beyond = [path for changes, path, _ in FAULTS if not faults(document(changes))]
+    assert {each.partition("[")[0] for each in beyond} == set(BEYOND.split())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_editor_shows_meaning_and_default(name: str) -> None:
+    for kind in ParticipantKind:
+        for box in ("inbox", "outbox"):
+            shown = VALIDATOR.schema["$defs"][f"{kind}.{box}"]["properties"][name]
+            assert shown["description"]
+            assert "](" not in shown["description"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("routes/up/filter", {"exact": {"type": "a"}, "sql": "TRUE"}),
+        ("routes/up/filter", {"exact": {"Type": "a"}}),
+        ("routes/up/filter", {"all": []}),
+        ("routes/up/to", "bell"),
+        ("participants/bell/outbox/prioritaet", "urgent"),
+        ("participants/desk/inbox/receipts_percent", 101),
+    ],
+)
+def test_an_editor_marks_it(path: str, value: Any) -> None:
+    assert faults(document({path: value})) != []
+    with pytest.raises(ContractError):
+        small({path: value})
+
+
+def test_what_compiles_is_valid_with_every_default() -> None:
+    written = {
+        "participants/desk/asks": ["org.example.*"],
+        "participants/desk/may_address": ["group-1"],
+        "participants/desk/may_subscribe": {"not": {"suffix": {"type": "x"}}},
+        "participants/desk/inbox": {"webhook": {}, "expiry_s": 1},
+        "event_types/more/schemas": [{"$id": "a:1"}],
+    }
+    assert faults(json.loads(small(written).canonical)) == []
