@@ -202,10 +202,10 @@ lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 crash-test: setup ## Cut the power 10,000 times under the spool, damage it 2,000 times; writes build/bench/crash.json (a minute)
 	@python -m lab.benchmarks.crash
 
-chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/explanation/chaos.md); writes build/chaos/SCENARIO.json
+chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (lab/chaos/explanation.md); writes build/chaos/SCENARIO.json
 	@python -m lab.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(BOOTS),--boots "$(BOOTS)")
 
-histories: setup ## Simulate the plane and judge it (docs/explanation/histories.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
+histories: setup ## Simulate the plane and judge it (lab/histories/explanation.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
 	@python -m lab.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)
 
 histories-mutants: setup ## Plant faults one by one and count those that the histories find: SEEDS=300 ONLY=presence; writes build/chaos/histories_mutants.json

@@ -40,7 +40,7 @@ PLANTED: Final = frozenset(
     }.items()
     for kind in kinds.split()
 )
-"""Each kind at each hop that is planted (docs/explanation/audit-proof.md); `tamper` plants the last two."""
+"""Each kind at each hop that is planted (explanation.md); `tamper` plants the last two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from lab.oracle import Key
 from lab.process import End
 
 _COUNTED: Final = ("reordered",)
-"""Faults reorder (docs/explanation/chaos.md, "Out of order"): it is counted, and does not fail the run."""
+"""Faults reorder (lab/chaos/explanation.md, "Out of order"): it is counted, and does not fail the run."""
 
 _LEAST_ALARMS: Final = 20
 """Fewest alarms whose delays are published. Ours: of fewer, median and percentile are chance."""

@@ -1,6 +1,6 @@
 """Fit the repository's pages into the documentation site; MkDocs calls the functions named `on_...`.
 
-On the site, the Markdown files of the repository's root and of parts are pages, and a link from a page to a
+On the site, Markdown files of the root, of parts and of the lab are pages, and a link from a page to a
 source file leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json
 leads to a page of all figures. A line that only links docs/tables/NAME.csv becomes that table. Scripts come
 from node_modules (package.json), so that the site loads nothing from elsewhere.
@@ -23,9 +23,14 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = "docs/"
 ROOT_PAGES: Final = ("CHANGELOG.md",)
 PART_PAGES: Final = tuple(
-    sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("parts/*/*.md") if each.name != "README.md")
+    sorted(
+        str(each.relative_to(ROOT))
+        for room in ("parts", "lab", "examples")
+        for each in (ROOT / room).glob("*/*.md")
+        if each.stem in ("how-to", "reference", "explanation")
+    )
 )
-"""The pages that parts have in their folders, by kind: `how-to.md`, `reference.md`, `explanation.md`."""
+"""The pages that parts, the lab's programs and an example have in their folders, each of one kind."""
 STYLE: Final = ROOT / "contract" / "pages" / "style.css"
 """The stylesheet of the project's pages; the site takes its colours (docs/stylesheets/site.css)."""
 COLOURS: Final = "stylesheets/colours.css"

@@ -19,7 +19,7 @@ from tests.browser import Page
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build" / "docs"
 PYTHON = str(ROOT / ".venv-docs" / "bin" / "python")
-KINDS = ("tutorials", "how-to", "reference", "reference/api", "explanation", "adr", "parts/*", ".")
+KINDS = ("tutorials", "how-to", "reference", "reference/api", "explanation", "adr", "parts/*", "lab/*", ".")
 """The folders of the site; a page of each, the longest, has what others of its kind have."""
 COLOURS = ("color-contrast", "link-in-text-block")
 """What differs between light and dark."""

@@ -104,7 +104,7 @@ def test_the_reliable_path_is_published_beside_the_other(published: Results, bac
 
 @pytest.mark.source("B3", "B5", "P16")
 def test_the_published_runs_lost_nothing(published: Results) -> None:
-    # 100,000 do not end in the local cloud within an hour (docs/explanation/chaos.md, Copies).
+    # 100,000 do not end in the local cloud within an hour (lab/chaos/explanation.md, Copies).
     assert value(published, "chaos/paper", "sent") >= 30_000
     assert value(published, "chaos/paper-best-effort", "sent") >= 100_000
     assert value(published, "chaos/paper", "lost") == 0
