@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.errors import SettingProblem, SettingsError
 from eventplane.ranges import Range, nearest
@@ -15,60 +15,67 @@ from eventplane_mqtt.endpoint import is_host
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"
 
-_Check = Callable[[Any], Any]
-"""From a raw value (TOML's, or the environment's text) to the setting's; ValueError when it does not fit."""
+
+class Text(NamedTuple):
+    """The texts that `accepts` names; `read` makes the setting's value of one, or raises ValueError."""
+
+    accepts: str
+    read: Callable[[Any], Any]
+    pattern: str = r".*\S.*"
+
+    def __str__(self) -> str:
+        return self.accepts
 
 
 def text(default: Any = MISSING) -> Any:
     """Declare a non-empty text."""
-    return _setting(default, "a non-empty text", _as_text)
+    return _setting(default, Text("a non-empty text", _as_text))
 
 
 def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
     """Declare a text that is `pattern` from end to end, which `accepts` says for people."""
 
-    def check(raw: Any) -> str:
+    def read(raw: Any) -> str:
         if not re.fullmatch(pattern, _as_text(raw)):
             raise ValueError
         return str(raw)
 
-    return _setting(default, accepts, check)
+    return _setting(default, Text(accepts, read, pattern))
 
 
 def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
     """Declare a host name or an IP address, or the path of a Unix socket where `is_socket_allowed`."""
 
-    def check(raw: Any) -> str:
-        given = str(_as_text(raw))
-        if not is_host(given) and not (is_socket_allowed and re.fullmatch(r"/[^\x00]+", given)):
+    def read(raw: Any) -> str:
+        if not is_host(_as_text(raw)) and not (is_socket_allowed and re.fullmatch(r"/[^\x00]+", raw)):
             raise ValueError
-        return given
+        return str(raw)
 
     accepts = "a host name or IP address, without scheme and port"
-    return _setting(default, f"{accepts}, or a path" if is_socket_allowed else accepts, check)
+    return _setting(default, Text(f"{accepts}, or a path" if is_socket_allowed else accepts, read))
 
 
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:
     """Declare a path, which need not exist yet. A text of several lines is a file's content, not its name."""
 
-    def check(raw: Any) -> Path:
+    def read(raw: Any) -> Path:
         if not _as_text(raw).isprintable():
             raise ValueError
         return Path(raw)
 
-    return _setting(default, accepts, check)
+    return _setting(default, Text(accepts, read))
 
 
 def flag(default: bool) -> Any:
     """Declare a setting that is true or false."""
     words = {"true": True, "false": False}
 
-    def check(raw: Any) -> bool:
+    def read(raw: Any) -> bool:
         if raw is not True and raw is not False and raw not in words:
             raise ValueError
         return words.get(raw, raw is True)
 
-    return _setting(default, "true or false", check)
+    return _setting(default, Text("true or false", read))
 
 
 def choice(default: str, options: tuple[str, ...]) -> Any:
@@ -78,14 +85,12 @@ def choice(default: str, options: tuple[str, ...]) -> Any:
 
 def whole(default: int, low: int, high: int, unit: str) -> Any:
     """Declare a whole number of `unit` from `low` to `high`."""
-    accepts = Range(low, high, unit, is_whole=True)
-    return _setting(default, str(accepts), accepts.read)
+    return _setting(default, Range(low, high, unit, is_whole=True))
 
 
 def number(default: float, low: float, high: float, unit: str) -> Any:
     """Declare a number of `unit` from `low` to `high`."""
-    accepts = Range(low, high, unit)
-    return _setting(default, str(accepts), accepts.read)
+    return _setting(default, Range(low, high, unit))
 
 
 class SettingsReader:
@@ -117,7 +122,9 @@ class SettingsReader:
             if given is not None:
                 values |= self._checked(each, given, prefix)
             elif each.default is MISSING:
-                self._note(prefix + name, "it is missing", f"set it, or {variable}, to {_accepts(each)}")
+                self._note(
+                    prefix + name, "it is missing", f"set it, or {variable}, to {each.metadata['accepts']}"
+                )
         return values
 
     def has(self, table: str) -> bool:
@@ -148,12 +155,12 @@ class SettingsReader:
 
     def _checked(self, each: Field[Any], given: Any, prefix: str) -> dict[str, Any]:
         try:
-            value = each.metadata["check"](given)
+            value = each.metadata["accepts"].read(given)
         except ValueError:
             # What may be a key, or a URL with a password, is not repeated.
             is_secret = isinstance(given, str) and re.search("[\n@]", given)
             shown = "what has several lines or an @" if is_secret else repr(given)
-            self._note(prefix + each.name, f"{shown} does not fit", f"give {_accepts(each)}")
+            self._note(prefix + each.name, f"{shown} does not fit", f"give {each.metadata['accepts']}")
             return {}
         return {each.name: self._folder / value if isinstance(value, Path) else value}
 
@@ -172,13 +179,8 @@ def variable_of(setting: str) -> str:
     return ENVIRONMENT_PREFIX + setting.replace(".", "_").upper()
 
 
-def _setting(default: Any, accepts: str, check: _Check) -> Any:
-    metadata = {"accepts": accepts, "check": check}
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
-
-
-def _accepts(each: Field[Any]) -> str:
-    return str(each.metadata["accepts"])
+def _setting(default: Any, accepts: Text | Range) -> Any:
+    return field(default=default, metadata={"accepts": accepts})
 
 
 def _as_text(raw: Any) -> str:

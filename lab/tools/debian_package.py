@@ -49,6 +49,7 @@ def files(program: bytes, without: Collection[str] = ()) -> dict[str, File]:
         PROGRAM: File(program, 0o755),
         f"usr/bin/{NAME}": File(target=f"../{PROGRAM.removeprefix('usr/')}"),
         "usr/lib/sysusers.d/eventplane.conf": File(_read("eventplane.sysusers")),
+        "usr/share/eventplane/forwarder.schema.json": File(_read("forwarder.schema.json")),
         "usr/share/eventplane/mosquitto-access.conf": File(_read("mosquitto-access.conf")),
         "etc/eventplane/forwarder.toml": File(_read("forwarder.toml")),
         "etc/mosquitto/eventplane.conf": File(debian_profile().encode()),

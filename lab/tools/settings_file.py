@@ -1,4 +1,7 @@
-"""Makes edge/packaging/forwarder.toml, the forwarder's complete settings, from their declarations."""
+"""Makes edge/packaging/forwarder.toml, the forwarder's complete settings, and its JSON Schema.
+
+Both are made from the declarations by which the forwarder reads them.
+"""
 
 import ast
 import dataclasses
@@ -11,6 +14,8 @@ from functools import cache
 from typing import Any
 
 from edge.settings import OPTIONAL, TABLES, Settings
+from edge.settings_reader import Text
+from eventplane.ranges import Range
 
 _HEAD = """\
 # The forwarder's settings, each with its meaning, what it accepts and its default. Remove the "#" before a
@@ -72,6 +77,41 @@ def settings_file() -> str:
             if "accepts" in each.metadata
         ]
     return "\n".join(parts)
+
+
+def settings_schema() -> str:
+    """Return the JSON Schema of the file, for editors. It requires nothing: a variable may replace each."""
+    properties = _properties(Settings)
+    for table, kind in TABLES.items():
+        about = (kind.__doc__ or "").partition("\n")[0]
+        properties[table] = {"type": "object", "description": about, "properties": _properties(kind)}
+        properties[table]["additionalProperties"] = False
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The settings of Event Plane's forwarder",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _properties(kind: type) -> dict[str, Any]:
+    declared = [each for each in dataclasses.fields(kind) if "accepts" in each.metadata]
+    return {each.name: {**_schema(each), "description": meanings(kind)[each.name]} for each in declared}
+
+
+def _schema(each: dataclasses.Field[Any]) -> dict[str, Any]:
+    default = {} if each.default in (dataclasses.MISSING, None) else {"default": each.default}
+    match each.metadata["accepts"]:
+        case Range(low, high, _, is_whole):
+            kind = "integer" if is_whole else "number"
+            return {"type": kind, "minimum": low, "maximum": high, **default}
+        case _ if isinstance(each.default, bool):
+            return {"type": "boolean", **default}
+        case Text(pattern=pattern):
+            return {"type": "string", "pattern": f"^({pattern})$", **default}
+    raise NotImplementedError(each.name)
 
 
 def _setting(name: str, each: dataclasses.Field[Any], meaning: str, off: str) -> str:

@@ -38,7 +38,7 @@ from lab.benchmarks.scale.model import published  # noqa: E402 - after the path 
 from lab.benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
 from lab.tools import docs_site, figures, sources  # noqa: E402
 from lab.tools.figures import table  # noqa: E402
-from lab.tools.settings_file import documented, meanings, settings_file  # noqa: E402
+from lab.tools.settings_file import documented, meanings, settings_file, settings_schema  # noqa: E402
 from operations.reason_texts import explained  # noqa: E402
 from parts import PARTS, has, load  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
@@ -60,7 +60,7 @@ def settings_table() -> str:
             if "accepts" in each.metadata:
                 name = f"{section}.{each.name}" if section else each.name
                 default = _default(each.default)
-                accepts, meaning = each.metadata["accepts"], meanings(kind)[each.name]
+                accepts, meaning = str(each.metadata["accepts"]), meanings(kind)[each.name]
                 rows.append([f"`{name}`", default, accepts, meaning])
     return table(["setting", "default", "accepts", "meaning"], rows)
 
@@ -384,6 +384,7 @@ def main() -> int:
     wanted |= {ROOT / "docs/tables" / f"{name}.csv": as_csv(TABLES[name]()) for name in long}
     wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
     wanted[SETTINGS_FILE] = settings_file()
+    wanted[SETTINGS_FILE.with_suffix(".schema.json")] = settings_schema()
     stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" in sys.argv[1:]:
         for file in stale:

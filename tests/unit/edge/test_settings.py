@@ -1,4 +1,3 @@
-import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ import pytest
 from edge.errors import SettingProblem, SettingsError
 from edge.settings import OPTIONAL, TABLES, ProvisioningSettings, Settings, load_settings
 from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
+from eventplane.ranges import Range
 from eventplane_mqtt import Login
 
 COMPLETE: dict[str, Any] = {
@@ -246,11 +246,11 @@ def bounds() -> list[tuple[str, float]]:
     found = []
     for table, kind in {"": Settings, **TABLES}.items():
         for each in fields(kind):
-            limits = re.search(r" from (\S+) to (\S+)$", each.metadata.get("accepts", ""))
-            if limits:
+            limits = each.metadata.get("accepts")
+            if isinstance(limits, Range):
                 name = f"{table}.{each.name}" if table else each.name
                 step = 1 if each.type == "int" else 0.001
-                found += [(name, float(limits[1]) - step), (name, float(limits[2]) + step)]
+                found += [(name, limits.low - step), (name, limits.high + step)]
     return found
 
 

@@ -1,10 +1,12 @@
 """The packages' forwarder.toml: complete, correct, and it decides only where files are."""
 
 import dataclasses
+import json
 import re
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from edge.errors import SettingsError
@@ -52,6 +54,40 @@ def test_it_has_every_setting_and_each_default(tmp_path: Path) -> None:
         assert [name for name in given if name not in TABLES] == names
     expected = load_settings(everything, {})
     assert load_settings(completed(tmp_path, lines=r"claim_\w+"), {}) == expected
+
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads((PACKAGING / "forwarder.schema.json").read_text()))
+
+
+def test_the_complete_file_fits_its_schema(tmp_path: Path) -> None:
+    document = tomllib.loads(completed(tmp_path, lines=r"\w+").read_text())
+    assert list(SCHEMA.iter_errors(document)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "things = 1",
+        "thing = 1",
+        'thing = "a b"',
+        'spool = ""',
+        "spool_capacity_bytes = 1",
+        "heartbeat_s = 0.5",
+        "[local]\nports = 1",
+        "[local]\nport = 65536",
+        '[local]\nprotocol = "4"',
+        '[cloud]\ntls = "yes"',
+        "local = 1",
+    ],
+)
+def test_an_editor_marks_what_the_forwarder_refuses(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "forwarder.toml"
+    file.write_text(line)
+    assert list(SCHEMA.iter_errors(tomllib.loads(line))) != []
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, {})
+    named = [each for each in caught.value.problems if "missing" not in each.problem]
+    assert len(named) == 1
 
 
 def test_a_device_starts_only_when_somebody_has_completed_it() -> None:
