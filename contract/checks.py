@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from eventplane.attributes import Attributes
 from eventplane.cesql import lint
-from eventplane.contract.channels import is_default
-from eventplane.contract.errors import Problem
-from eventplane.contract.model import (
+from eventplane.contract import (
     AddressScope,
     Contract,
     DeliveryGuarantee,
@@ -24,12 +22,15 @@ from eventplane.contract.model import (
     Route,
     Transport,
 )
+from eventplane.contract.canonical import Problem
+from eventplane.contract.channels import is_default
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.filters import All, Any, Filter, Not, Sql, to_document
+from eventplane.device_reports import PLANE_TYPES
+from eventplane.filter_texts import to_document
+from eventplane.filters import All, Any, Filter, Not, Sql
 from eventplane.names import OWN_SERVICES, REPLY_TYPE, SUBSCRIBERS
-from eventplane.plane_types import PLANE_TYPES
 from eventplane.reach import Reachability, Way, place_of, types_of, ways_to_lead
 
 

@@ -32,7 +32,8 @@ from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import Envelope
-from eventplane.filters import All, Any, Filter, Not, Sql, comparison_text
+from eventplane.filter_texts import comparison_text
+from eventplane.filters import All, Any, Filter, Not, Sql
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
 from eventplane.reach import place_of, sequences, ways_to_lead

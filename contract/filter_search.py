@@ -28,8 +28,8 @@ from eventplane.attributes import (
 from eventplane.cesql import tree, write
 from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN, Pattern, Type, Wildcard, read, to_integer
-from eventplane.envelope import ROUTER_HOPS
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql
+from eventplane.hops import ROUTER_HOPS
 from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 
 MAX_STATES: Final = 20_000

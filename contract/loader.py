@@ -30,11 +30,11 @@ from eventplane.contract import (
     load_compiled,
 )
 from eventplane.dead_letter import Refusal
+from eventplane.device_reports import PLANE_TYPES
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.names import SENDERS
 from eventplane.payloads import payload_problem, payload_refusal
-from eventplane.plane_types import PLANE_TYPES
 
 _MOST_CONTRACT: Final = 64 * 1024 * 1024
 _MOST_EVENT: Final = 1024 * 1024

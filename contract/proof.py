@@ -25,9 +25,9 @@ from eventplane.contract import (
     Participant,
     ParticipantKind,
     Place,
+    Priority,
     Route,
 )
-from eventplane.contract.model import Priority
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.envelope import write_event
 from eventplane.errors import EnvelopeError

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.attributes import NAME as ATTRIBUTE
+from eventplane.contract import REPLIES, ParticipantKind, SchemaCheck, Transport
 from eventplane.contract.canonical import FORMAT, OLDEST_FORMAT
 from eventplane.contract.channels import ADDED_PROTOCOL, RECEIPTS, SETTINGS, TRANSPORTS, WEBHOOK_SETTINGS
 from eventplane.contract.compiler import EVENT_TYPE, ROUTE
-from eventplane.contract.model import REPLIES, ParticipantKind, SchemaCheck, Transport
 from eventplane.contract.participants import PARTICIPANT
 from eventplane.contract.reader import NAME, Setting, Text
 from eventplane.filters import COMBINATIONS, COMPARISONS

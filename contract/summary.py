@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from eventplane.contract import (
+    ALL_PERCENT,
     AddressScope,
     Channel,
     Contract,
@@ -21,8 +22,7 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.model import ALL_PERCENT
-from eventplane.filters import filter_text
+from eventplane.filter_texts import filter_text
 from eventplane.reach import Flow, flows
 
 

@@ -12,7 +12,7 @@ from edge.durable import can_load
 from eventplane.contract import Channel, Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 from eventplane_mqtt.mailbox import Received
 
 _log = logging.getLogger(__name__)

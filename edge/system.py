@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventplane.randomness import RandomBytes, random_share
+from eventplane.values import RandomBytes, random_share
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NS_PER_MS = 1_000_000

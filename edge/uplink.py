@@ -22,9 +22,9 @@ from edge.poison import PoisonDetector
 from edge.publishing import CongestionWindow, InFlight, Pace, Publisher, Remedy, remedy, wire_size
 from edge.settings import CloudSettings
 from edge.spool import Delivery, PendingDelivery
-from eventplane.batch_writer import pack_texts
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.dead_letter import Refusal
+from eventplane.envelope import pack_texts
 from eventplane.limits import MAX_BATCH_BYTES
 from eventplane.names import CORRELATION_ID
 from eventplane.reasons import Reason

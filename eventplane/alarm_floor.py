@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from eventplane.contract.errors import Problem
-from eventplane.contract.model import (
+from eventplane.contract import (
     Channel,
     Contract,
     DeliveryGuarantee,
@@ -31,6 +30,7 @@ from eventplane.contract.model import (
     SchemaCheck,
     WhenFull,
 )
+from eventplane.contract.canonical import Problem
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.names import CANARY_ALARM

@@ -13,12 +13,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from eventplane import fast_reader, strict_json
-from eventplane.batch_writer import pack_texts
-from eventplane.envelope import Envelope, certain_event, parse_event
+from eventplane import fast_reader, other_json, strict_json
+from eventplane.envelope import Envelope, certain_event, pack_texts, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.fast_reader import Attributes, Item
+from eventplane.fast_reader import Attributes
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
+from eventplane.other_json import Item
 from eventplane.reasons import Reason
 
 _ZLIB_MAGIC = 0x78
@@ -44,7 +44,7 @@ def unpack(payload: bytes) -> Iterator[Envelope | tuple[bytes, EnvelopeError]]:
     if text.lstrip(_WHITESPACE.encode())[:1] != b"[":
         yield _parsed(text)
         return
-    for item, attributes in _bounded(fast_reader.items_of(text) or _array_items(text, _event_and_end)):
+    for item, attributes in _bounded(other_json.items_of(text) or _array_items(text, _event_and_end)):
         yield certain_event(item, attributes) or _parsed(item)
 
 

@@ -1,11 +1,28 @@
-"""The types of what a forwarder reports, under a source of its own, and of the states that configure it."""
+"""What the plane itself sends: the reports of a forwarder, under a source of its own, the states that
+configure it, and which service sends each other type.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import EventKey, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.names import (
+    AUDITOR,
+    CONNECTED,
+    DISCONNECTED,
+    FLOODING,
+    MONITOR,
+    NOTICE,
+    NOTICE_OF_MANY,
+    QUIET,
+    RECOVERED,
+    SUSPECTED,
+    VERDICT,
+)
 
 REPORT_PREFIX = "org.eventplane.device."
 
@@ -27,6 +44,23 @@ UPLINK_INTEREST_TYPE = REPORT_PREFIX + "interest.v1"
 
 UPLINK_KEY = "interest/plane/uplink"
 """The key of that state."""
+
+DEVICE_REPORTS: Final = frozenset({STARTED, DISCARDED, MANIFEST, HEARTBEAT, DISK_FAILED, ACKNOWLEDGED})
+"""What only a device's forwarder sends, about its own device."""
+
+DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
+"""What steers forwarders: only cloud services send it, those that name it in `sends`."""
+
+OWNERS: Final = {
+    **dict.fromkeys(
+        (CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, SUSPECTED, NOTICE, NOTICE_OF_MANY), MONITOR
+    ),
+    VERDICT: AUDITOR,
+}
+"""The types of the plane's own services, and the service that alone sends each."""
+
+PLANE_TYPES: Final = frozenset({*DEVICE_REPORTS, *DEVICE_STATES, *OWNERS, DEAD_LETTER_TYPE})
+"""The types of what the plane reports of itself; each of its reports is delivered at least once."""
 
 SHA256 = "sha256"
 """The `key_digest` of a manifest whose digests are sums of `key_digest` of the events: up to version 0.3.0.

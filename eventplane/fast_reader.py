@@ -3,11 +3,8 @@
 It returns the attributes of an event, exactly as the strict reader would, or None: the event may be malformed
 or unusual. So it never gives a reason. Property tests and the fuzzer compare both readers.
 
-It needs a proof that no name of a member appears twice, which readers of JSON do not report:
-
-- The standard library's scanner gives the members of each object as pairs; a dictionary of them is as long.
-- With another reader and writer of JSON (`use_json`): if the writer returns the very same bytes, nothing was
-  dropped, rounded or replaced on the way.
+It needs a proof that no name of a member appears twice, which readers of JSON do not report. The standard
+library's scanner gives the members of each object as pairs, and a dictionary of them is as long.
 
 Values of attributes whose check takes long are remembered once they were valid, in bounded sets.
 """
@@ -57,21 +54,13 @@ _MOST_FORMS: Final = 4
 _FINITE_CHARACTERS: Final = 300
 """A number of so many digits, and no exponent, is finite: 1e308 is."""
 
-_MAX_AT_ONCE: Final = 1024 * 1024
-"""Largest batch that is decoded at once, bytes. Ours: the values of a hostile one take twenty times that."""
-
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape that may be half a pair, which may not be: the strict reader looks for the other half."""
 
-_UNREADABLE: Final = (ValueError, TypeError, StopIteration, RecursionError)
+UNREADABLE: Final = (ValueError, TypeError, StopIteration, RecursionError)
 """What readers raise for a text that is not JSON, and what follows from a value of the wrong type."""
 
 Attributes = dict[str, AttributeValue]
-Item = tuple[str, Attributes | None]
-"""The text of an item of a batch, and its attributes; None where the strict reader has to decide."""
-
-_JsonReader = Callable[[bytes], Any]
-_JsonWriter = Callable[[Any], bytes]
 
 
 class _Scanner(NamedTuple):
@@ -106,58 +95,16 @@ _counts: Final[dict[tuple[str, ...], int]] = {}
 _forms: Final[list[tuple[_Form, ...]]] = [()]
 """One item, which is replaced as a whole: other threads may be reading it."""
 _idle: Final[list[_Scanner]] = []
-_json: list[tuple[_JsonReader, _JsonWriter]] = []
-
-
-def use_json(loads: _JsonReader, dumps: _JsonWriter) -> None:
-    """Read events with another reader and writer of JSON (orjson's), for speed alone."""
-    _json[:] = [(loads, dumps)]
-
-
-def use_standard_json() -> None:
-    """Undo `use_json`."""
-    _json.clear()
+by_other_json: Final[list[Callable[[bytes, str], Attributes | None]]] = []
+"""What takes the place of the standard library's scanner, if anything does (`eventplane.other_json`)."""
 
 
 def attributes_of(raw: bytes, text: str) -> Attributes | None:
     """Return the attributes of the event `text`, in UTF-8 `raw`; None where the strict reader decides."""
-    if not _json:
-        attributes, end = scanned(text, 0)
-        return attributes if end == len(text) else None
-    loads, dumps = _json[0]
-    try:
-        attributes, end = _in_form(text, 0)
-        if attributes is not None and text[end - 1] == "}":
-            return attributes if end == len(text) else None
-        # The attributes are ASCII, so that their characters are as many as their bytes.
-        written = raw if attributes is None else raw[end:-1]
-        members = loads(written)
-        if dumps(members) == written and text[-1] == "}":
-            if attributes is None:
-                return _attributes(members, text)
-            is_flat = text.count("{", end) + text.count("[", end) < MAX_DEPTH
-            return attributes if is_flat else None
-    except _UNREADABLE:
-        return None
+    if by_other_json:
+        return by_other_json[0](raw, text)
     attributes, end = scanned(text, 0)
     return attributes if end == len(text) else None
-
-
-def items_of(raw: bytes) -> list[Item] | None:
-    """Return the items of a JSON array; None where another reader has to find them."""
-    if not _json or len(raw) > _MAX_AT_ONCE or raw[:2] != b"[{":
-        return None
-    loads, dumps = _json[0]
-    try:
-        items = loads(raw)
-        texts = [dumps(item) for item in items]
-    except _UNREADABLE:
-        return None
-    if b"[" + b",".join(texts) + b"]" != raw:
-        return None
-    return [
-        (text, _attributes(item, text)) for item, text in zip(items, map(bytes.decode, texts), strict=True)
-    ]
 
 
 def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
@@ -173,7 +120,7 @@ def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
     scan, objects, fractions = scanner
     end = -1
     try:
-        attributes, start = _in_form(text, position)
+        attributes, start = in_form(text, position)
         if attributes is None:
             _, end = scan(text, position)
         elif text[start - 1] == "}":
@@ -187,8 +134,8 @@ def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
         if not _is_certain(event, objects, fractions):
             return None, end
         # The outermost object is complete last.
-        return attributes or _checked(dict(objects[-1]), event), end
-    except _UNREADABLE:
+        return attributes or checked(dict(objects[-1]), event), end
+    except UNREADABLE:
         return None, end
     finally:
         objects.clear()
@@ -212,7 +159,7 @@ def _is_certain(event: str, objects: list[list[tuple[str, Any]]], fractions: lis
     )
 
 
-def _in_form(text: str, position: int) -> tuple[Attributes | None, int]:
+def in_form(text: str, position: int) -> tuple[Attributes | None, int]:
     """Return the attributes of an event in a known form, and where its data or, without any, the event ends.
 
     The attributes are None where it is in no known form.
@@ -295,21 +242,6 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _attributes(members: Any, text: str) -> Attributes | None:
-    """Return the attributes of an event whose `members` are proven to be what `text` says."""
-    if members.__class__ is not dict or _at_most("{", text, 0) + _at_most("[", text, 0) > MAX_DEPTH:
-        return None
-    return _checked(members, text)
-
-
-def _at_most(bracket: str, text: str, start: int) -> int:
-    """Return how many of a bracket there are from `start` on, at most: two are found faster than counted."""
-    first, last = text.find(bracket, start), text.rfind(bracket, start)
-    if first == last or text.find(bracket, first + 1) == last:
-        return 2
-    return text.count(bracket, start)
-
-
 def _are_finite(fractions: list[str]) -> bool:
     joined = "".join(fractions)
     if len(joined) <= _FINITE_CHARACTERS and "e" not in joined and "E" not in joined:
@@ -317,7 +249,7 @@ def _are_finite(fractions: list[str]) -> bool:
     return all(map(math.isfinite, map(float, fractions)))
 
 
-def _checked(members: dict[str, Any], text: str) -> Attributes | None:
+def checked(members: dict[str, Any], text: str) -> Attributes | None:
     """Return the `members` of an event's `text` without the data, if they are certainly its attributes."""
     if "data" in members:
         if "data_base64" in members:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Route
+from eventplane.device_reports import PLANE_TYPES
 from eventplane.envelope import Envelope
 from eventplane.names import DELIVER_BY, EXPIRY_TIME, SENT_TIME, UPTIME_LIMIT
-from eventplane.plane_types import PLANE_TYPES
-from eventplane.values import MAX_TIME_MS, timestamp_ms, timestamp_of_ms
+from eventplane.values import timestamp_ms, timestamp_of_ms
 
 DELIVERY_GUARANTEE: Final = "deliveryguarantee"
 """The attribute by which an event asks for less; `eventplane.attributes` accepts `best_effort` only."""
@@ -93,30 +93,16 @@ def lifetime_ms(event: Envelope) -> int | None:
     They are `expirytime` minus `senttime`, or else `time`, and at least 0: all of one clock, so that the
     difference is right however wrong the clock is.
     """
-    expires = _time_of(event, EXPIRY_TIME)
+    expires = time_of(event, EXPIRY_TIME)
     if expires is None:
         return None
-    since = _time_of(event, SENT_TIME if SENT_TIME in event.attributes else "time")
+    since = time_of(event, SENT_TIME if SENT_TIME in event.attributes else "time")
     return None if since is None else max(0, expires - since)
-
-
-def expires_at_ms(event: Envelope, accepted_at_ms: int) -> int | None:
-    """Return when `event`, accepted at `accepted_at_ms`, expires by the clock of the acceptance; None: never.
-
-    Both in Unix milliseconds. Its lifetime counts from the acceptance, unless a router has said `deliverby`.
-    Where the lifetime is unknown its `expirytime` counts, which is all that there is.
-    """
-    if EXPIRY_TIME not in event.attributes:
-        return None
-    if DELIVER_BY in event.attributes:
-        return _time_of(event, DELIVER_BY)
-    lifetime = lifetime_ms(event)
-    return _time_of(event, EXPIRY_TIME) if lifetime is None else min(accepted_at_ms + lifetime, MAX_TIME_MS)
 
 
 def with_sent_time(event: Envelope, left_ms: int) -> Envelope:
     """Return `event` with a `senttime` that says it has `left_ms` left; as it is without an expiry."""
-    expires = _time_of(event, EXPIRY_TIME)
+    expires = time_of(event, EXPIRY_TIME)
     if expires is None:
         return event
     return event.with_attributes({SENT_TIME: timestamp_of_ms(expires - left_ms)})
@@ -124,11 +110,11 @@ def with_sent_time(event: Envelope, left_ms: int) -> Envelope:
 
 def is_expired(event: Envelope, now_ms: int) -> bool:
     """Return whether `event` has expired at `now_ms` (Unix milliseconds) of the clock of its times."""
-    ends_ms = _time_of(event, DELIVER_BY if DELIVER_BY in event.attributes else EXPIRY_TIME)
+    ends_ms = time_of(event, DELIVER_BY if DELIVER_BY in event.attributes else EXPIRY_TIME)
     return ends_ms is not None and ends_ms <= now_ms
 
 
-def _time_of(event: Envelope, name: str) -> int | None:
+def time_of(event: Envelope, name: str) -> int | None:
     value = event.attributes.get(name)
     return None if value is None else timestamp_ms(str(value))
 
@@ -136,36 +122,3 @@ def _time_of(event: Envelope, name: str) -> int | None:
 def with_uptime_limit(event: Envelope, boot: str, limit_ms: int) -> Envelope:
     """Return `event` with the uptime, milliseconds, of the `boot` of a device at which it expires."""
     return event.with_attributes({UPTIME_LIMIT: f"{limit_ms} {boot}"})
-
-
-def is_expired_on_device(event: Envelope, boot: str, uptime_ms: int) -> bool:
-    """Return whether `event` has expired on a device that has been up for `uptime_ms` since `boot`.
-
-    Its forwarder says until when, by the one clock that all programs of a boot share and nobody can set. Time
-    before this boot counts as 0, as does what another machine says. Without a limit only what had no lifetime
-    at all has expired.
-    """
-    if UPTIME_LIMIT not in event.attributes:
-        return lifetime_ms(event) == 0
-    limit, _, of_boot = str(event.attributes[UPTIME_LIMIT]).partition(" ")
-    return limit.isdecimal() and of_boot == boot and int(limit) <= uptime_ms
-
-
-def why_expired(event: Envelope, now_ms: int, accepted_at_ms: int, *channels: Channel) -> str | None:
-    """Return why `event` is not to be delivered over `channels` any more, None while it is; times in Unix ms.
-
-    Its lifetime and a channel's `expiry_s` count from `accepted_at_ms`, when the event came to the place that
-    decides; `now_ms` is of the same clock.
-    """
-    ends_ms = expires_at_ms(event, accepted_at_ms)
-    if ends_ms is not None and ends_ms <= now_ms:
-        return BY_EVENT
-    bound_ms = channel_expiry_ms(*channels)
-    return BY_CHANNEL if bound_ms is not None and accepted_at_ms + bound_ms <= now_ms else None
-
-
-def channel_expiry_ms(*channels: Channel) -> int | None:
-    """Return the lifetime of an event over `channels`, milliseconds; None for ever."""
-    bounds = (channel.expiry_s for channel in channels if channel.expiry_s is not None)
-    strictest = min(bounds, default=None)
-    return None if strictest is None else 1_000 * strictest

@@ -17,7 +17,7 @@ from eventplane.batch import unpack
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import expires_at_ms
+from eventplane.expiry import expires_at_ms
 from eventplane.names import DELIVER_BY, SENT_TIME
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE

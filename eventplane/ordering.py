@@ -26,7 +26,7 @@ from eventplane.contract import (
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import subscribed_routes
 from eventplane.envelope import Envelope
-from eventplane.filters import to_document
+from eventplane.filter_texts import to_document
 from eventplane.guarantee import is_promised
 from eventplane.names import EPOCH, ORDER, ORDER_EPOCH
 from eventplane.route_index import RouteIndex

@@ -1,16 +1,22 @@
-"""Check payloads by the contract's JSON Schemas; the library of JSON Schema is passed in."""
+"""The data of events, and its check by the contract's JSON Schemas, whose library is passed in."""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.contract import Contract, Downlink, SchemaCheck
 from eventplane.dead_letter import Refusal
-from eventplane.envelope import Envelope, data_of, is_json
+from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Reason
+from eventplane.strict_json import member_spans
+
+ASSUMED: Final = "application/json"
+"""The type of `data` in an event without datacontenttype (CloudEvents JSON format, section 3.1)."""
 
 _QUOTED: Final = 200
 """Most characters of a path, and of a message, in a refusal's detail: both may quote the payload."""
@@ -68,3 +74,31 @@ def payload_problem(event: Envelope, validator: Any) -> str | None:
 def _short(text: str) -> str:
     """Both ends of a long text: a message begins with the value and ends with what is wrong with it."""
     return text if len(text) <= _QUOTED else f"{text[: _QUOTED // 2]} ... {text[-_QUOTED // 2 :]}"
+
+
+def is_json(content_type: str | None) -> bool:
+    """Return whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
+    subtype = (content_type or "").partition(";")[0].partition("/")[2].strip().lower()
+    return subtype == "json" or subtype.endswith("+json")
+
+
+def data_of(event: Envelope) -> tuple[bytes, str | None]:
+    """Return the data of `event` and its content type; no bytes if it has no data.
+
+    Raises `EnvelopeError` (`data_not_text`) if the data contradicts its content type.
+    """
+    declared = event.attributes.get("datacontenttype")
+    content_type = None if declared is None else str(declared)
+    texts = {name: event.json[start:end] for name, start, end in member_spans(event.json)}
+    if "data_base64" in texts:
+        return base64.b64decode(json.loads(texts["data_base64"])), content_type
+    if "data" not in texts:
+        return b"", content_type
+    if content_type is None or is_json(content_type):
+        return texts["data"].encode("utf-8"), content_type or ASSUMED
+    value = json.loads(texts["data"])
+    if not isinstance(value, str):
+        raise EnvelopeError(
+            Reason.DATA_NOT_TEXT, f"data of {content_type} is a JSON string; send JSON as application/json"
+        )
+    return value.encode("utf-8"), content_type

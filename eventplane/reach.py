@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.attributes import Attributes
-from eventplane.contract.model import Channel, Contract, Participant, ParticipantKind, Place, Route
+from eventplane.contract import Channel, Contract, Participant, ParticipantKind, Place, Route
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.envelope import ROUTER_HOPS
 from eventplane.filters import All, Filter, attribute_names
+from eventplane.hops import ROUTER_HOPS
 from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.sending import SendingRights

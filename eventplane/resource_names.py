@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventplane.contract.model import Channel, Transport
+from eventplane.contract import Channel, Transport
 from eventplane.errors import EventPlaneError
 
 PROJECT: Final = "eventplane"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from eventplane.attributes import KNOWN, AttributeValue
+from eventplane.attributes import KNOWN, Attributes
 from eventplane.contract import Contract, Place, Route
 from eventplane.envelope import Envelope
 from eventplane.filters import attribute_names
 from eventplane.limits import MAX_REMEMBERED_BYTES, MAX_REMEMBERED_ROUTINGS
-from eventplane.route_index import RouteIndex
+
+_FEW: Final = 2
+"""Routes that are compared one by one. Ours: an index of two saves 0.5 us, and takes memory on a device."""
 
 _ENTRY_BYTES: Final = 150
 """Bytes of an entry beside its objects: its place in the dictionary, which is at least a third full, and what
@@ -36,7 +38,7 @@ class Router:
         self.contract = contract
         self.place = place
         routes = contract.routes_at(place)
-        self._index = RouteIndex(routes)
+        self._matching = _matcher(routes)
         self._names = sorted({name for each in routes for name in attribute_names(each.filter)})
         # In Python the Integer 1 equals the Boolean true. A known attribute has the same type in every event.
         self._is_typed = not KNOWN.issuperset(self._names)
@@ -50,7 +52,7 @@ class Router:
         attributes = event.attributes
         if self._paused:
             self._paused -= 1
-            return self._index.matching(attributes)
+            return self._matching(attributes)
         key: tuple[object, ...] = tuple(map(attributes.get, self._names))
         if self._is_typed:
             key += tuple(map(type, key))
@@ -60,10 +62,8 @@ class Router:
         self._hits += 1
         return routes
 
-    def _remember(
-        self, key: tuple[object, ...], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Route, ...]:
-        routes = self._index.matching(attributes)
+    def _remember(self, key: tuple[object, ...], attributes: Attributes) -> tuple[Route, ...]:
+        routes = self._matching(attributes)
         values = key[: len(self._names)]
         size = _ENTRY_BYTES + sum(each.__sizeof__() for each in (key, routes, *values))
         if size > MAX_REMEMBERED_BYTES // _PARTS:
@@ -76,3 +76,13 @@ class Router:
         self._remembered[key] = routes
         self._bytes += size
         return routes
+
+
+def _matcher(routes: Sequence[Route]) -> Callable[[Attributes], tuple[Route, ...]]:
+    """Return what finds those of `routes` that match, in their order."""
+    if len(routes) > _FEW:
+        from eventplane.route_index import RouteIndex
+
+        return RouteIndex(routes).matching
+    filters = [(each, each.filter.matches) for each in routes]
+    return lambda attributes: tuple([route for route, matches in filters if matches(attributes)])

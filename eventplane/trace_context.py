@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from eventplane.envelope import Envelope, hops_of
+from eventplane.envelope import Envelope
+from eventplane.hops import hops_of
 from eventplane.names import REPLAYED_TIME
 
 TRACE_ID_BYTES: Final = 16

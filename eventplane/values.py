@@ -1,9 +1,11 @@
-"""Timestamps (RFC 3339, the form of CloudEvents' type Timestamp), and whole numbers read with a bound."""
+"""Timestamps (RFC 3339, the form of CloudEvents' type Timestamp), bounded whole numbers, and random draws."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from typing import TypeAlias
 
 MAX_TIME_MS = 253_402_300_799_999
 """Latest accepted time, Unix milliseconds: the end of the year 9999, the last that Python represents."""
@@ -80,3 +82,13 @@ def whole_number(value: object, most: int, least: int = 0) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     raise ValueError(f"not a whole number from {least} to {most}")
+
+
+RandomBytes: TypeAlias = Callable[[int], bytes]
+"""Draws so many bytes. A program's wiring passes in the kernel's, at each use, because clones of a snapshot
+share what was drawn before; a simulation passes in that of a seed."""
+
+
+def random_share(draw: RandomBytes) -> float:
+    """Draw a number from 0 up to 1."""
+    return (int.from_bytes(draw(7)) >> 3) / (1 << 53)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.randomness import RandomBytes
 from eventplane.records import NEW, REVISION, UNCOUNTED, Condition, Item, Page, Selection, to_attribute
+from eventplane.values import RandomBytes
 from eventplane_aws.rules import DYNAMODB_GET
 
 WRITER: Final = "writer"

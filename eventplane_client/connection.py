@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from eventplane.contract.model import REPLIES
+from eventplane.contract import REPLIES
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.envelope import parse_event
 from eventplane.interest.table import INTEREST_TABLE

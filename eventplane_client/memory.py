@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from eventplane.attributes import priority_of
-from eventplane.contract import Contract, Place, Priority, Route
-from eventplane.contract.model import REPLIES
+from eventplane.contract import REPLIES, Contract, Place, Priority, Route
 from eventplane.conversation.messages import Replier, is_request
 from eventplane.conversation.open_requests import Announcements
 from eventplane.dead_letter import Refusal, dead_letter, letter_id

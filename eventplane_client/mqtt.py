@@ -24,7 +24,7 @@ from eventplane.conversation.questions import (
     write_state_question,
 )
 from eventplane.envelope import Envelope, parse_event
-from eventplane.guarantee import is_expired_on_device
+from eventplane.expiry import is_expired_on_device
 from eventplane.interest.announcement import Announcement, write_announcement
 from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome, Reason

@@ -13,9 +13,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from eventplane.conversation.questions import QuestionError
-from eventplane.randomness import random_share
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
+from eventplane.values import random_share
 from eventplane_client.open_questions import OpenQuestions
 from eventplane_client.outbox_window import OutboxWindow
 from eventplane_client.system import System

@@ -13,7 +13,8 @@ from eventplane.conversation.messages import Failure, Reply, Status, is_request,
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import expires_at_ms, is_expired
+from eventplane.expiry import expires_at_ms
+from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
 from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import Outcome, Reason

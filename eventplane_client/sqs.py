@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract.model import ALL_PERCENT, REPLIES
+from eventplane.contract import ALL_PERCENT, REPLIES
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 
 TIMEOUT_MAX: Final = threading.TIMEOUT_MAX
 """Longest that a thread can wait, seconds."""

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from eventplane.contract import Route, load_compiled
 from eventplane.contract.subscription import subscribed_routes
 from eventplane.errors import EventPlaneError
-from eventplane.filters import to_document
+from eventplane.filter_texts import to_document
 from eventplane.ledger import LEDGER
 from eventplane.resource_names import resource_name
 from eventplane_client.signed_http import HttpAnswer, SignedHttp

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 
 monotonic, sleep, time_ns = time.monotonic, time.sleep, time.time_ns
 

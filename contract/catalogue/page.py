@@ -21,7 +21,7 @@ from eventplane.contract import (
     ParticipantKind,
     Priority,
 )
-from eventplane.filters import filter_text
+from eventplane.filter_texts import filter_text
 from eventplane.reach import Flow, Reachability
 
 WIDTH: Final = 360

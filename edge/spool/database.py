@@ -21,7 +21,7 @@ from edge.durable import beside
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import SpoolOrigin
 from edge.system import UptimeClock
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 
 FORMAT: Final = 8
 """Version of the tables, in SQLite's `user_version`; 0 is an empty file. In 7 no batch is compressed."""

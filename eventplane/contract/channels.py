@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from eventplane.contract.model import (
+from eventplane.contract import (
     ALL_PERCENT,
     Channel,
     DeliveryGuarantee,

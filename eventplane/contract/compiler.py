@@ -12,19 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.attributes import value_problem
-from eventplane.contract.canonical import (
-    FORMAT,
-    OLDEST_FORMAT,
-    canonical_bytes,
-    contract_of,
-    place_of,
-    refuse_newer,
-)
-from eventplane.contract.channels import Guarantee
-from eventplane.contract.document import whole_document
-from eventplane.contract.errors import ContractError
-from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
-from eventplane.contract.model import (
+from eventplane.contract import (
     REPLIES,
     Contract,
     Downlink,
@@ -38,6 +26,18 @@ from eventplane.contract.model import (
     SchemaCheck,
     Transport,
 )
+from eventplane.contract.canonical import (
+    FORMAT,
+    OLDEST_FORMAT,
+    ContractError,
+    canonical_bytes,
+    contract_of,
+    place_of,
+    refuse_newer,
+)
+from eventplane.contract.channels import Guarantee
+from eventplane.contract.document import whole_document
+from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.participants import leads_down, read_participant, with_reply_routes
 from eventplane.contract.reader import Section, Setting, Text, Word
 from eventplane.contract.rules import check_delays, check_guarantees, check_names

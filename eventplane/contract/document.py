@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from eventplane.contract import AddressScope, Channel, EventType, Participant, Route
 from eventplane.contract.canonical import FORMAT
 from eventplane.contract.channels import SETTINGS
-from eventplane.contract.model import AddressScope, Channel, EventType, Participant, Route
+from eventplane.filter_texts import to_document
 from eventplane.filters import Any as AnyOf
-from eventplane.filters import to_document
 
 
 def whole_document(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from eventplane.attributes import name_problem
-from eventplane.contract.errors import Problem
-from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not, Sql, steps_problem
+from eventplane.contract.canonical import Problem
+from eventplane.filter_texts import steps_problem
+from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not, Sql
 
 MAX_FILTER_DEPTH = 16
 """Deepest nesting of a filter, levels; comparing several attributes at once adds one. Ours: deeper ones are

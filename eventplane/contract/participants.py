@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from eventplane.contract import REPLIES, AddressScope, Participant, ParticipantKind, Place, Route
 from eventplane.contract.canonical import replies_channel
 from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import REPLIES, AddressScope, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Flag, Only, Section, Setting, Text, Types
 from eventplane.filters import All, Exact
 from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from eventplane.contract.canonical import load_compiled
-from eventplane.contract.errors import ContractError, Problem
-from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.contract import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.contract.canonical import ContractError, Problem, load_compiled
 from eventplane.contract.participants import leads_down
 from eventplane.names import DOWNLINK
 from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from eventplane.contract.errors import Problem
-from eventplane.contract.model import ParticipantKind
+from eventplane.contract import ParticipantKind
+from eventplane.contract.canonical import Problem
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

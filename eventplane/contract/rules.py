@@ -6,17 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from eventplane.contract.model import (
-    Channel,
-    DeliveryGuarantee,
-    EventType,
-    Participant,
-    ParticipantKind,
-    Route,
-)
+from eventplane.contract import Channel, DeliveryGuarantee, EventType, Participant, ParticipantKind, Route
 from eventplane.contract.reader import Section
+from eventplane.device_reports import PLANE_TYPES
 from eventplane.names import OWN_SERVICES, SUBSCRIBERS
-from eventplane.plane_types import PLANE_TYPES
 from eventplane.sender import PLANE
 
 MAX_PARTICIPANT_NAME: Final = 26

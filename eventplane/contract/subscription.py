@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract import Contract, Participant, ParticipantKind, Route
+from eventplane.contract.canonical import ContractError, Problem, canonical_bytes
 from eventplane.contract.compiler import compile_contract
-from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import MixedLogic, read_filter
-from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
 from eventplane.contract.possibilities import can_match, needed
-from eventplane.filters import steps, to_document
+from eventplane.filter_texts import steps, to_document
 from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
 from eventplane.names import SUBSCRIBERS
 
@@ -92,7 +91,7 @@ class Subscription:
 
     @property
     def steps(self) -> int:
-        """The most steps that its filter takes (`eventplane.filters.steps`); 0 if it is malformed."""
+        """The most steps that its filter takes (`eventplane.filter_texts.steps`); 0 if it is malformed."""
         try:
             return steps(read_filter(_wanted(self), "filter", []))
         except ContractError:

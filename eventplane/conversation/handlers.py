@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eventplane.contract import Contract, ParticipantKind, Place, Priority
-from eventplane.contract.model import REPLIES
+from eventplane.contract import REPLIES, Contract, ParticipantKind, Place, Priority
 from eventplane.contract.participants import leads_down
 from eventplane.conversation.messages import Replier
 from eventplane.downlink.wire import ALL

@@ -22,7 +22,7 @@ from eventplane.downlink.wire import (
     read_version,
 )
 from eventplane.envelope import Envelope
-from eventplane.guarantee import expires_at_ms
+from eventplane.expiry import expires_at_ms
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
 from eventplane.names import EPOCH, REPLY_TYPE, SEQUENCE
 from eventplane.reasons import Reason

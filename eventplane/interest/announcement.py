@@ -25,7 +25,8 @@ from eventplane.contract import (
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.filter_reader import read_filter
 from eventplane.errors import EventPlaneError
-from eventplane.filters import Any, Filter, steps
+from eventplane.filter_texts import steps
+from eventplane.filters import Any, Filter
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
 
 VERSION: Final = 1

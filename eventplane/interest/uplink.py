@@ -13,7 +13,8 @@ from eventplane.contract.filter_reader import MixedLogic, read_interest
 from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
-from eventplane.filters import Filter, to_document
+from eventplane.filter_texts import to_document
+from eventplane.filters import Filter
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
 
 OPERATIONS: Final = "operations"

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 
 random_bytes: RandomBytes = os.urandom
 

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.device_reports import forwarder_source, key_digest, short_digest
-from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
+from eventplane.hops import ROUTER_HOPS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE

@@ -20,8 +20,8 @@ from eventplane.attributes import SEVERITY_NUMBERS
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE, LETTER_ID_DIGITS
 from eventplane.device_reports import forwarder_source
-from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
+from eventplane.hops import ROUTER_HOPS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE

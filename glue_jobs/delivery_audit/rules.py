@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
-from eventplane.plane_types import DEVICE_REPORTS
+from eventplane.device_reports import DEVICE_REPORTS
+from eventplane.expiry import channel_expiry_ms
+from eventplane.guarantee import guarantee_of_type
 from eventplane.reader_receipts import is_asked
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender

@@ -10,7 +10,7 @@ from eventplane.contract import Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
-from eventplane.guarantee import expires_at_ms
+from eventplane.expiry import expires_at_ms
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, sender_in_frame

@@ -12,7 +12,7 @@ from statistics import median
 
 import orjson
 
-from eventplane import fast_reader
+from eventplane import other_json
 from eventplane.cesql import parse
 from eventplane.contract import Contract, Place, Route, compile_contract
 from eventplane.envelope import parse_event, parse_strictly
@@ -225,11 +225,11 @@ def _check_matches(raw: bytes, contract: Contract) -> None:
 
 
 def _with_orjson(raw: list[bytes], action: Callable[[bytes], object]) -> None:
-    fast_reader.use_json(orjson.loads, orjson.dumps)
+    other_json.use_json(orjson.loads, orjson.dumps)
     try:
         _all(raw, action)
     finally:
-        fast_reader.use_standard_json()
+        other_json.use_standard_json()
 
 
 def _all(raw: list[bytes], action: Callable[[bytes], object]) -> None:

@@ -16,8 +16,8 @@ from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope
-from eventplane.filters import filter_text
-from eventplane.guarantee import why_expired
+from eventplane.expiry import why_expired
+from eventplane.filter_texts import filter_text
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome as Ended
 from eventplane.sender import Sender

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Never, TypeVar
 
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 from eventplane_client.system import System
 from lab.histories.engine import Engine, Fiber
 from lambdas.common.system import Call, Pool, Threads

@@ -27,8 +27,8 @@ from eventplane import function_settings  # noqa: E402
 from eventplane.account import ENDED_AS_DECLARED, ENDED_OTHERWISE, Fate  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.attributes import RULES  # noqa: E402
+from eventplane.contract import ParticipantKind  # noqa: E402
 from eventplane.contract.channels import RECEIPTS, SETTINGS, TRANSPORTS, WEBHOOK_SETTINGS  # noqa: E402
-from eventplane.contract.model import ParticipantKind  # noqa: E402
 from eventplane.contract.reader import Number, Word  # noqa: E402
 from eventplane.reasons import Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402

@@ -12,9 +12,9 @@ from eventplane.errors import EnvelopeError
 from eventplane.function_settings import ArchiveWriterSettings
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
-from eventplane.randomness import RandomBytes
 from eventplane.topics import is_device_name
 from eventplane.traffic import Frame, Quota, loudest, traffic_text
+from eventplane.values import RandomBytes
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock

@@ -13,7 +13,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.ledger import CONTRACTS
-from eventplane.randomness import RandomBytes
+from eventplane.values import RandomBytes
 from eventplane.written import LISTED, Extent, WriterList
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger

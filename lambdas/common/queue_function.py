@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import _lru_cache_wrapper, cache
 from typing import Any, Final, TypeAlias, TypeVar
 
-from eventplane.fast_reader import use_json
 from eventplane.function_settings import QueueSettings
+from eventplane.other_json import use_json
 from eventplane.resource_names import queue_url
 from eventplane.retries import ROUTINE, RetrySchedule
 from lambdas.common.aws import PATIENT, Timeouts, client
@@ -24,7 +24,7 @@ from lambdas.common.system import chance
 IN_LAMBDA: Final = "AWS_LAMBDA_FUNCTION_NAME"
 """Set by Lambda's runtime and reserved for it (AWS Lambda guide, "Defined runtime environment variables")."""
 
-# Its absence, or another version, changes the speed alone (eventplane/fast_reader.py).
+# Its absence, or another version, changes the speed alone (eventplane/other_json.py).
 with suppress(ImportError):
     import orjson
 

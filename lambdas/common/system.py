@@ -11,7 +11,7 @@ from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from eventplane.randomness import RandomBytes, random_share
+from eventplane.values import RandomBytes, random_share
 
 T = TypeVar("T")
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eventplane.dead_letter import Refusal
-from eventplane.device_reports import ACKNOWLEDGED, STARTED
+from eventplane.device_reports import ACKNOWLEDGED, DEVICE_REPORTS, STARTED
 from eventplane.downlink.device import Acknowledgement, AcknowledgementError, AckStatus, from_data
 from eventplane.downlink.table import sort_key
 from eventplane.downlink.transitions import Transition, acknowledge
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import DOWNLINK
-from eventplane.plane_types import DEVICE_REPORTS
 from eventplane.reasons import Reason
 from eventplane.sending import SendingRights
 from lambdas.common.log import logger

@@ -16,10 +16,9 @@ from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
 from eventplane.interest.table import PUBLISHED, PUBLISHED_SORT_KEY, PublishedFilters, filters_digest
 from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
-from eventplane.randomness import RandomBytes
 from eventplane.records import NEW, Records
 from eventplane.sqs_binding import send_request
-from eventplane.values import timestamp_of_ms
+from eventplane.values import RandomBytes, timestamp_of_ms
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract

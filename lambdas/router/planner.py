@@ -10,9 +10,11 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id, reason_in
-from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
+from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import NOT_REPEATED, expires_at_ms, is_promised, why_expired
+from eventplane.expiry import expires_at_ms, why_expired
+from eventplane.guarantee import NOT_REPEATED, is_promised
+from eventplane.hops import hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES

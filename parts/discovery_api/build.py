@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from eventplane.contract.compiler import contract_document
-from eventplane.contract.model import (
+from eventplane.contract import (
     Channel,
     Contract,
     DeliveryGuarantee,
@@ -16,6 +15,7 @@ from eventplane.contract.model import (
     ParticipantKind,
     Transport,
 )
+from eventplane.contract.compiler import contract_document
 from eventplane.reach import Flow, Way, flows
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic
 from parts.discovery_api.document import (

@@ -19,9 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
-from eventplane.randomness import RandomBytes
 from eventplane.resource_names import REPLIES_SUFFIX, source_queue
-from eventplane.values import timestamp_of_ms
+from eventplane.values import RandomBytes, timestamp_of_ms
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.endpoint import MqttError
 from lambdas.common.aws import client

@@ -22,9 +22,9 @@ from edge.without_disk import DiskWatch
 from eventplane.contract import Contract, Downlink, Priority
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.randomness import RandomBytes
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic
+from eventplane.values import RandomBytes
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 from parts.simulate.broker import BrokerModel, ClientModel, Limits, Message, profile_number

@@ -19,8 +19,9 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.attributes import attribute_text
 from eventplane.contract import WebhookMode
-from eventplane.envelope import Envelope, data_of, is_json
+from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
+from eventplane.payloads import data_of, is_json
 from eventplane.reasons import Reason
 from eventplane.strict_json import member_spans
 

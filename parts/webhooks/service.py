@@ -14,7 +14,7 @@ from eventplane.contract import Ordering
 from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import why_expired
+from eventplane.expiry import why_expired
 from eventplane.ledger import HANDOVERS, HandoverRecord, to_line
 from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome

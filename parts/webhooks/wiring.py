@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eventplane.contract import Channel, Contract, Webhook
-from eventplane.randomness import RandomBytes
 from eventplane.records import Records, Tables
 from eventplane.sinks import SinkReach
+from eventplane.values import RandomBytes
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import QUICK, client, tables
 from lambdas.common.clock import Clock, system_clock

@@ -27,9 +27,9 @@ from eventplane.contract import ContractError, load_compiled
 from eventplane.device_reports import DISCARDED, KEY_BYTES, MANIFEST, STARTED, forwarder_source
 from eventplane.envelope import Envelope, parse_event, parse_strictly
 from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.fast_reader import use_json, use_standard_json
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LEDGER, TAP, tap_records, to_line
+from eventplane.other_json import use_json, use_standard_json
 from eventplane.receipts import ReceiptError, read_receipts
 from eventplane_mqtt.codec import Decoder, ProtocolError
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, DiscoveryError, Endpoint

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from eventplane.batch_writer import pack_texts
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import ContractTable, Head, published
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, pack_texts, write_event
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender

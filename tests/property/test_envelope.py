@@ -13,7 +13,8 @@ from edge.numbering import stamp
 from eventplane.batch import pack, unpack
 from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
-from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on
+from eventplane.envelope import Envelope, parse_event
+from eventplane.hops import ROUTER_HOPS, sent_on
 from eventplane.names import (
     CORRELATION_ID,
     EPOCH,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane import fast_reader
+from eventplane import fast_reader, other_json
 from eventplane.attributes import KNOWN
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope, parse_event, parse_strictly
@@ -66,9 +66,9 @@ FORMS = st.sampled_from(
 def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "orjson":
         orjson = pytest.importorskip("orjson")
-        fast_reader.use_json(orjson.loads, orjson.dumps)
+        other_json.use_json(orjson.loads, orjson.dumps)
     yield
-    fast_reader.use_standard_json()
+    other_json.use_standard_json()
 
 
 @pytest.fixture(autouse=True)
@@ -222,7 +222,7 @@ def test_known_forms_are_read_at_once(data: str | None, monkeypatch: pytest.Monk
     for _ in range(2):
         parse_event(plain)
     assert "severitynumber" in fast_reader._forms[0][0].names
-    monkeypatch.setattr(fast_reader, "_checked", None)
+    monkeypatch.setattr(fast_reader, "checked", None)
     assert parse_event(plain) == parse_strictly(plain)
     assert parse_event(plain).attributes == parse_strictly(plain).attributes
 

@@ -20,9 +20,10 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import TAP_FOLDER
 from eventplane.attributes import attribute_text
-from eventplane.envelope import ROUTER_HOPS, parse_event
+from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import asks_best_effort
+from eventplane.hops import ROUTER_HOPS
 from eventplane.ledger import TapRecord, to_line
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_SERVICE

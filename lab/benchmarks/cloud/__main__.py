@@ -12,7 +12,7 @@ from statistics import median
 from time import monotonic_ns
 from typing import Final
 
-from eventplane.batch_writer import pack_texts
+from eventplane.envelope import pack_texts
 from lab.benchmarks import router_process
 from lab.benchmarks.cloud.plane import (
     ALARM,

@@ -6,7 +6,7 @@ from itertools import count
 from time import sleep
 from typing import Final
 
-from eventplane.batch_writer import pack_texts
+from eventplane.envelope import pack_texts
 from lab.benchmarks.cloud.plane import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, BenchDevice, event
 
 BATCH: Final = 250

@@ -20,7 +20,8 @@ from eventplane.contract.subscription import (
     with_subscriptions,
 )
 from eventplane.envelope import write_event
-from eventplane.filters import DIALECTS, to_document
+from eventplane.filter_texts import to_document
+from eventplane.filters import DIALECTS
 from eventplane.function_settings import ContractSettings
 from eventplane.limits import MAX_ATTRIBUTE_NAME
 from eventplane.router import Router

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from eventplane.attributes import AttributeValue, is_traceparent
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import Envelope, parse_event, sent_on, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
+from eventplane.hops import sent_on
 from eventplane.ledger import LedgerRecord
 from eventplane.reasons import Outcome
 from eventplane.trace_context import TraceHop, context_of, span_id, traceparent

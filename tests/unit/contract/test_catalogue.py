@@ -11,7 +11,7 @@ from contract.catalogue import catalogue
 from contract.catalogue.page import picture
 from contract.summary import settings_text
 from eventplane.contract import Contract
-from eventplane.filters import filter_text
+from eventplane.filter_texts import filter_text
 from eventplane.reach import flows
 from operations.command_line import main
 from tests.plane import shipped_contract

@@ -10,9 +10,8 @@ import yaml
 
 from contract import CONTRACT_FILE
 from contract.schema import contract_schema
-from eventplane.contract import ContractError
+from eventplane.contract import ContractError, ParticipantKind
 from eventplane.contract.channels import SETTINGS
-from eventplane.contract.model import ParticipantKind
 from tests.unit.contract.small import document, small
 from tests.unit.contract.test_contract import FAULTS
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract, ContractError, Place, load_compiled
-from eventplane.contract.errors import Problem
+from eventplane.contract.canonical import Problem
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
 from eventplane.contract.subscription import (
     MAX_DOCUMENT_BYTES,

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from eventplane.envelope import parse_event
-from eventplane.guarantee import is_expired_on_device, lifetime_ms
+from eventplane.expiry import is_expired_on_device
+from eventplane.guarantee import lifetime_ms
 from eventplane.names import LIFETIME_ATTRIBUTES
 from eventplane.reasons import Outcome
 from eventplane.values import timestamp

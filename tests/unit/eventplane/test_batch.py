@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventplane import batch, fast_reader
+from eventplane import batch, other_json
 from eventplane.batch import pack, unpack
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -35,11 +35,11 @@ def test_another_reader_decodes_a_batch_once() -> None:
         return json.loads(raw)
 
     texts = [ONE.replace("1.00", "[]"), ONE.replace("1.00", "null")]
-    fast_reader.use_json(read, lambda value: json.dumps(value, separators=(",", ":")).encode())
+    other_json.use_json(read, lambda value: json.dumps(value, separators=(",", ":")).encode())
     try:
         found = list(unpack(f"[{','.join(texts)}]".encode()))
     finally:
-        fast_reader.use_standard_json()
+        other_json.use_standard_json()
     assert found == [parse_event(text) for text in texts]
     assert len(decoded) == 1
 

@@ -6,8 +6,9 @@ import pytest
 
 from edge.numbering import stamp
 from eventplane import fast_reader, strict_json
-from eventplane.envelope import parse_event, sent_on, write_event
+from eventplane.envelope import parse_event, write_event
 from eventplane.errors import EnvelopeError
+from eventplane.hops import sent_on
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
 from parts.replay.order import marked
 

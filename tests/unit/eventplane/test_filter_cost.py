@@ -9,7 +9,8 @@ from eventplane.cesql import parse
 from eventplane.cesql.analysis import cost
 from eventplane.contract import ContractError, compile_contract
 from eventplane.contract.subscription import new_subscription
-from eventplane.filters import Any, Exact, Not, Sql, steps
+from eventplane.filter_texts import steps
+from eventplane.filters import Any, Exact, Not, Sql
 from eventplane.interest.announcement import AnnouncementError, new_announcement
 from eventplane.limits import (
     MAX_CHEAP_STEPS,

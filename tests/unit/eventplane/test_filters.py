@@ -5,9 +5,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eventplane.cesql import parse
-from eventplane.contract.errors import Problem
+from eventplane.contract.canonical import Problem
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix, to_document
+from eventplane.filter_texts import to_document
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 
 ATTRIBUTES = {"type": "org.example.alarm.v1", "subject": "/kitchen", "level": 3, "urgent": True}
 

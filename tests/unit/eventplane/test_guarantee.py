@@ -10,17 +10,15 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError
+from eventplane.expiry import expires_at_ms, is_expired_on_device, why_expired
 from eventplane.guarantee import (
     BY_CHANNEL,
     BY_EVENT,
     decide,
-    expires_at_ms,
     guarantee_of,
     is_expired,
-    is_expired_on_device,
     is_promised,
     lifetime_ms,
-    why_expired,
 )
 from eventplane.values import MAX_TIME_MS
 from tests.small_contract import small_contract

@@ -234,7 +234,7 @@ import lambdas.common.queue_function
 from eventplane import fast_reader
 from eventplane.envelope import parse_event, parse_strictly
 assert parse_event(workload.event(1)) == parse_strictly(workload.event(1))
-print(len(fast_reader._json))
+print(len(fast_reader.by_other_json))
 """
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from edge.uplink import PROBE
 from eventplane.batch import pack
-from eventplane.batch_writer import pack_texts
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import parse_event
+from eventplane.envelope import pack_texts, parse_event
 from eventplane.ingest import OPERATOR
 from eventplane.limits import MAX_HOPS
 from eventplane.sender import Sender

@@ -20,8 +20,9 @@ from eventplane.conversation.messages import (
     write_request,
 )
 from eventplane.downlink.addressing import addressed
-from eventplane.envelope import Envelope, parse_event, sent_on
+from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.hops import sent_on
 from eventplane.limits import MAX_REPLY_BYTES
 from eventplane.sender import Sender
 from tests.unit.eventplane.conversation.worlds import ask
