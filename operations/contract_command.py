@@ -16,7 +16,17 @@ from contract.loader import load_checked, load_contract
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
 from operations import explain_command, text
-from operations.command import DONE, FAILED, add_contract, add_verbs, contract_file, contract_of, present, say
+from operations.command import (
+    DONE,
+    FAILED,
+    ChoiceError,
+    add_contract,
+    add_verbs,
+    contract_file,
+    contract_of,
+    present,
+    say,
+)
 
 _NO_IMAGE: Final = (
     "it was not compared with the contract of any device's image (--image FILE); "
@@ -62,6 +72,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Print the JSON Schema of the contract's file. An editor completes and checks by it: write it into a "
         "FILE beside the contract, and `# yaml-language-server: $schema=FILE` into the contract's first line."
     )
+    exporting = verb("asyncapi", _asyncapi, "print it as an AsyncAPI 3.0 document")
+    exporting.add_argument(
+        "--participant", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+    )
     publishing = verb("publish", _publish, "put it into force without a deployment")
     publishing.add_argument(
         "--image",
@@ -73,7 +87,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
     publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")
-    for each in (checking, compiling, comparing, drawing, listing, flooring, proving, allowing, publishing):
+    for each in (
+        checking,
+        compiling,
+        comparing,
+        drawing,
+        listing,
+        flooring,
+        proving,
+        allowing,
+        exporting,
+        publishing,
+    ):
         add_contract(each)
 
 
@@ -120,6 +145,20 @@ def _diff(options: argparse.Namespace) -> int:
 def _acl(options: argparse.Namespace) -> int:
     file = acl(contract_of(options))
     present(options, {"acl": file}, file)
+    return DONE
+
+
+def _asyncapi(options: argparse.Namespace) -> int:
+    from contract.asyncapi import asyncapi
+
+    contract = contract_of(options)
+    for each in options.participant:
+        if each not in contract.participants:
+            raise ChoiceError(
+                f"no participant is called {each}; name one of: {', '.join(contract.participants)}"
+            )
+    document = asyncapi(contract, options.participant)
+    present(options, document, json.dumps(document, indent=2, ensure_ascii=False))
     return DONE
 
 

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "certificate": ("17",),
     "completion": ("bash",),
     "contract acl": (),
+    "contract asyncapi": (),
     "contract catalogue": (),
     "contract check": (),
     "contract compile": ("--output", os.devnull),
