@@ -28,7 +28,7 @@ _SHOWN: Final = (
 
 
 class NotAuditedError(EventPlaneError):
-    """The archive has no report on `window`, a day or `all`."""
+    """The archive has no report on `window`."""
 
     window: str
     message = "no audit of {window} is in the archive; `eventplane audit list` has those there are"
@@ -38,18 +38,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
     verb = add_verbs(parser)
     listing = verb("list", _list, "list what was audited, with the verdict of each")
-    showing = verb("show", _show, "show the last audit of a day: verdict, reasons, counts, worst findings")
-    showing.add_argument(
-        "window", type=_window, metavar="DAY", help="a UTC day, or `all` for a whole archive"
+    showing = verb("show", _show, "show the last audit of a window: verdict, reasons, counts, worst findings")
+    running = verb(
+        "run", _run, "run the audit of a window in the account, wait for it, and show what it found"
     )
-    running = verb("run", _run, "run the audit of a day in the account, wait for it, and show what it found")
-    running.add_argument(
-        "window",
-        type=_window,
-        nargs="?",
-        metavar="DAY",
-        help="a UTC day, or `all` for the whole archive; default: yesterday",
-    )
+    for each in (showing, running):
+        each.add_argument(
+            "window",
+            type=_window,
+            nargs="?",
+            metavar="DAY",
+            help=f"a UTC day, or `all` for the whole archive{'; default: yesterday' * (each is running)}",
+        )
+        for option, end in (("from", "first"), ("to", "last")):
+            each.add_argument(
+                f"--{option}", dest=end, type=day, metavar="DATE", help=f"the {end} of several UTC days"
+            )
     running.add_argument(
         "--timeout", type=positive, default=_TIMEOUT_S, metavar="SECONDS", help="default: %(default)s"
     )
@@ -59,6 +63,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _window(value: str) -> str:
     return value if value == _ALL else day(value).isoformat()
+
+
+def _chosen(options: argparse.Namespace, default: str | None = None) -> str:
+    """Return the window as its report names it. Raises `ChoiceError`."""
+    today, first, last = system.now().date(), options.first, options.last
+    window = options.window or default
+    if not (first or last):
+        if not window:
+            raise ChoiceError("no window is named; name a day, `all`, or several days by --from and --to")
+    elif not (first and last and first < last) or options.window:
+        raise ChoiceError("--from and --to are two days, the first before the last; without DAY")
+    else:
+        window = f"{first}..{last}"
+    if window != _ALL and window.rpartition("..")[2] > today.isoformat():
+        raise ChoiceError(f"{window} is still to come; name a day up to {today} (UTC)")
+    return window
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -84,13 +104,10 @@ def _run(options: argparse.Namespace) -> int:
     from operations.glue_audit import GlueAudit
     from operations.patience import Patience
 
-    today = system.now().date()
-    window = options.window or (today - timedelta(days=1)).isoformat()
-    if window != _ALL and window > today.isoformat():
-        raise ChoiceError(f"{window} is still to come; name a day up to {today} (UTC)")
+    window = _chosen(options, str(system.now().date() - timedelta(days=1)))
     cloud = enter(options.env)
     bucket = archive_bucket(options.env, cloud.account, cloud.region)
-    job = _job(cloud, options.env, is_today=window == today.isoformat())
+    job = _job(cloud, options.env, is_today=window == system.now().date().isoformat())
     say(f"{options.env}: {job} starts with {window}, after its present run if there is one; some minutes")
     audit = GlueAudit(
         cloud, job, bucket, lambda run: say(f"run {run} is in progress, also if you stop waiting")
@@ -111,10 +128,11 @@ def _job(cloud: Cloud, environment: str, *, is_today: bool) -> str:
 
 
 def _show(options: argparse.Namespace) -> int:
-    report = _report(archive_of(options), options.window)
+    window = _chosen(options)
+    report = _report(archive_of(options), window)
     if report is None:
-        raise NotAuditedError(options.window)
-    _present(options, options.window, report)
+        raise NotAuditedError(window)
+    _present(options, window, report)
     return DONE
 
 

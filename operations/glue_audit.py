@@ -35,7 +35,7 @@ class AuditRunError(EventPlaneError):
 
 @dataclass(frozen=True)
 class GlueAudit:
-    """A run of the Glue job `job` over one day, as its schedule starts it: same result, same place.
+    """A run of the Glue job `job` over a window, as its schedule starts it: same result, same place.
 
     `started` gets the id of the run.
     """
@@ -45,16 +45,22 @@ class GlueAudit:
     bucket: str
     started: Callable[[str], object]
 
-    def report(self, day: str, patience: Patience) -> Report:
+    def report(self, window: str, patience: Patience) -> Report:
         """Run it and return its report. Raises `AuditRunError`, `NotSeenError`, botocore's errors."""
         glue = self.cloud.client("glue")
+        first, _, last = window.partition("..")
+        # The job has a --DATE by default, and takes several days without one.
+        several = {"--DATE": "all", "--FROM": first, "--TO": last}
+        arguments = several if last else {"--DATE": window}
 
         def start() -> str | None:
             try:
-                return str(glue.start_job_run(JobName=self.job, Arguments={"--DATE": day})["JobRunId"])
+                return str(glue.start_job_run(JobName=self.job, Arguments=arguments)["JobRunId"])
             except glue.exceptions.ConcurrentRunsExceededException as error:
                 # The job has one run at a time: its schedule's, or ours if the answer to its start was lost.
-                return self._own_run(glue, day) if was_repeated(getattr(error, "response", {})) else None
+                return (
+                    self._own_run(glue, arguments) if was_repeated(getattr(error, "response", {})) else None
+                )
 
         run = patience.until(
             start, f"the end of another run of {self.job}", "see the runs of the job in AWS Glue"
@@ -83,16 +89,16 @@ class GlueAudit:
             body: bytes = found["Body"].read()
             return body
 
-        document = last_report(read, day)
-        if document is None or written[verdict_name(day)] < started.replace(microsecond=0):
+        document = last_report(read, window)
+        if document is None or written[verdict_name(window)] < started.replace(microsecond=0):
             raise AuditRunError(
                 run, result["JobRunState"], "it wrote no report", f"see /aws-glue/jobs/{self.job}/output"
             )
         return document
 
-    def _own_run(self, glue: Any, day: str) -> str | None:
+    def _own_run(self, glue: Any, arguments: Mapping[str, str]) -> str | None:
         (newest, *_) = glue.get_job_runs(JobName=self.job, MaxResults=1)["JobRuns"]
-        return str(newest["Id"]) if newest.get("Arguments", {}).get("--DATE") == day else None
+        return str(newest["Id"]) if newest.get("Arguments") == arguments else None
 
     def stop(self, run: str) -> None:
         """Stop the run if it has not ended. Raises botocore's errors."""

@@ -9,6 +9,7 @@ import pytest
 
 from eventplane.archive_layout import AUDIT, verdict_name
 from eventplane.envelope import write_event
+from glue_jobs.delivery_audit.main import read_arguments
 from operations.cloud import Cloud
 from tests.fakes.client import ScriptedClient
 from tests.parts.probe.test_smoke import Glue, refused
@@ -90,7 +91,8 @@ class AuditJobs(Glue):
         return {"Job": {"Name": JobName}}
 
     def start_job_run(self, **call: Any) -> dict[str, str]:
-        day = call["Arguments"]["--DATE"]
+        words = call["Arguments"]
+        day = f"{words['--FROM']}..{words['--TO']}" if "--FROM" in words else words["--DATE"]
         verdict = write_event({"id": day, "source": "/audit", "type": "t"}, {"report": f"reports/{day}.json"})
         for name, body in ((verdict_name(day), verdict.json), (f"reports/{day}.json", json.dumps(REPORT))):
             self._plane.s3.put_object(Bucket=self._plane.bucket, Key=f"{AUDIT}/{name}", Body=body)
@@ -119,6 +121,19 @@ def test_the_audit_of_yesterday_is_run_and_shown(
 
 
 @pytest.mark.lost_answers
+def test_several_days_are_one_window(run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    glue = deployed(AuditJobs(plane, "SUCCEEDED"), monkeypatch)
+    span = "--from", "2026-03-01", "--to", "2026-03-30"
+    assert run("audit", "run", *span)[1].splitlines()[0] == "2026-03-01..2026-03-30: broken"
+    words = glue.started[0]["Arguments"]
+    assert words == {"--DATE": "all", "--FROM": "2026-03-01", "--TO": "2026-03-30"}
+    # The job has parameters by default, which these replace.
+    pairs = {"--INPUT": "a", "--OUTPUT": "b", "--DATE": "yesterday", **words}.items()
+    assert str(read_arguments([each for pair in pairs for each in pair]).window) == "2026-03-01..2026-03-30"
+    assert json.loads(run("audit", "show", *span, "--env", ENVIRONMENT, "--json")[1]) == REPORT
+
+
+@pytest.mark.lost_answers
 @pytest.mark.parametrize(("has_today", "job"), [(True, "audit-today"), (False, "delivery-audit")])
 def test_the_day_so_far_has_a_job_of_its_own_where_it_is_audited(
     has_today: bool, job: str, run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch
@@ -143,7 +158,19 @@ def test_an_audit_that_fails_or_takes_too_long_is_one_line(
     assert glue.stopped == []
 
 
-def test_a_day_to_come_is_refused_before_anything_is_started(run: Run) -> None:
-    status, out, err = run("audit", "run", "2999-01-01")
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["2999-01-01"], "2999-01-01 is still to come; name a day up to "),
+        (["--from", "2026-03-01", "--to", "2999-01-01"], "is still to come"),
+        (["--from", "2026-03-01"], "--from and --to are two days"),
+        (["--from", "2026-03-02", "--to", "2026-03-01"], "the first before the last"),
+        (["all", "--from", "2026-03-01", "--to", "2026-03-02"], "without DAY"),
+    ],
+)
+def test_a_wrong_window_is_refused_before_anything_is_started(
+    run: Run, words: list[str], remedy: str
+) -> None:
+    status, out, err = run("audit", "run", *words)
     assert (status, out) == (2, "")
-    assert "2999-01-01 is still to come; name a day up to " in err
+    assert remedy in err
