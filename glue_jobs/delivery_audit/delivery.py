@@ -169,6 +169,7 @@ def listed(delivery: Delivery, fates: Mapping[str, Fate]) -> DeliveryRow:
         hop=Hop.INBOX_CONSUMER if end else Hop.ROUTER,
         verdict=str(end.verdict if end else delivery.verdict),
         fate=fates.get(inbox, fates.get(EVERY_INBOX)),
+        said_at_ms=first and first.said_at_ms,
         stored_at_ms=first and first.recorded_at_ms,
         accepted_at_ms=first and first.accepted_at_ms,
         routed_at_ms=put and put.decided_at_ms,

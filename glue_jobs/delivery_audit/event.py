@@ -463,7 +463,7 @@ def _is_possible_end(row: HandoverRow) -> bool:
 
 def _unclear(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str, route: str | None) -> Unclear:
     # A hash says nothing to people.
-    hidden = "file", "data_digest", "unknown_members", "within"
+    hidden = "file", "data_digest", "said_at_ms", "unknown_members", "within"
     members = {
         name: value for name, value in row._asdict().items() if value is not None and name not in hidden
     }

@@ -81,9 +81,9 @@ class TapRow(NamedTuple):
     it, parted by spaces, `UNWANTED` before those that do not forward it, or `NO_ROUTE`. `sequence` is None
     where a simple client sends without numbers, `partition` is the `partitionkey`. `data_digest` is a hash of
     the payload, None where there is none. `digest` is the `eventplane.device_reports.short_digest` of the
-    event, by the row's own word if it `is_redacted`. `file` is the object's name beneath the archive,
-    `unread` names what the core would not accept, and the audit cannot judge by, `within` is whether it
-    belongs to the window.
+    event, by the row's own word if it `is_redacted`. `said_at_ms` is read where deliveries are listed.
+    `file` is the object's name beneath the archive, `unread` names what the core would not accept, and the
+    audit cannot judge by, `within` is whether it belongs to the window.
     """
 
     accepted_at_ms: int
@@ -101,6 +101,7 @@ class TapRow(NamedTuple):
     partition: str | None = None
     dead_letter_reason: str | None = None
     recorded_at_ms: int | None = None
+    said_at_ms: int | None = None
     expires_at_ms: int | None = None
     hops: int | None = None
     asks_best_effort: bool = False
@@ -294,6 +295,7 @@ class DeliveryRow(NamedTuple):
     hop: str
     verdict: str
     fate: str | None
+    said_at_ms: int | None
     stored_at_ms: int | None
     accepted_at_ms: int | None
     routed_at_ms: int | None

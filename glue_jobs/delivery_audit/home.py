@@ -78,6 +78,7 @@ class Due(NamedTuple):
     source: str = ""
     id: str = ""
     type: str = ""
+    said_at_ms: int | None = None
     recorded_at_ms: int | None = None
     accepted_at_ms: int = 0
     client_id: str = ""
@@ -107,6 +108,7 @@ class Due(NamedTuple):
             hop=Hop.DEVICE_INBOX,
             verdict=verdict,
             fate=fate,
+            said_at_ms=self.said_at_ms,
             stored_at_ms=self.recorded_at_ms,
             accepted_at_ms=self.accepted_at_ms,
             routed_at_ms=None,

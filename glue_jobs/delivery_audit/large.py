@@ -159,10 +159,11 @@ class SparkEngine:
         decisions = [LedgerRow(**row.asDict()) for row in rows.summary(ledger).collect()]
         history, faults = history_of(decisions)
         names, typed = looked_at(history)
-        texts = names.union(rows.READ_ATTRIBUTES)
+        is_listed = self._request.is_listed
+        texts = names.union(rows.READ_ATTRIBUTES, ["time"] * is_listed)
         tapped = self._source.read(listings[TAP], texts=texts, integers=typed, booleans=typed)
         tap, of_tap = self._tables.observed(
-            rows.tap_rows(tapped.rows, window, names, typed), nameless=nameless
+            rows.tap_rows(tapped.rows, window, names, typed, is_listed=is_listed), nameless=nameless
         )
         # Of a million events there are some hundred combinations, unless a filter looks at an id.
         values = tap.select("routed_by").distinct().rdd.mapPartitions(partial(routed, history))

@@ -123,6 +123,7 @@ def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number) -> 
         partition=texts.get("partitionkey"),
         dead_letter_reason=texts.get("deadletterreason"),
         recorded_at_ms=read["recordedtime"],
+        said_at_ms=_time(texts.get("time") or ""),
         expires_at_ms=ends_ms if own_end_ms is not None and is_time(ends_ms) else own_end_ms,
         hops=read[ROUTER_HOPS],
         asks_best_effort=bool(read[DELIVERY_GUARANTEE]),

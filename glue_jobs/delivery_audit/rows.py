@@ -57,7 +57,9 @@ _THING: Final = "*"
 MEMBER: Final = r'"{}":("(?:[^"\\]++|\\.)++")'
 """The pattern of a text member, by its name, in a line of JSON that may be cut."""
 
-BAD_MEMBERS: Final = tuple(each for each in TapRow._fields if each not in ("data_digest", "routes"))
+BAD_MEMBERS: Final = tuple(
+    each for each in TapRow._fields if each not in ("data_digest", "routes", "said_at_ms")
+)
 """What the quarantine says of a row of the tap whose line could be read; a hash says nothing to people."""
 
 MAX_SEQUENCE: Final = 10**18 - 1
@@ -83,13 +85,19 @@ READ_ATTRIBUTES: Final = (
 
 
 def tap_rows(
-    rows: DataFrame, window: Window, names: Collection[str] = (), typed: Collection[str] = ()
+    rows: DataFrame,
+    window: Window,
+    names: Collection[str] = (),
+    typed: Collection[str] = (),
+    *,
+    is_listed: bool = False,
 ) -> DataFrame:
     """Return the tap's rows with the key and the members of `TapRow` but the routes.
 
     `bad` is a row that cannot be judged as `BadRow`; `refusal` is not null for what is no event, which is the
     `RefusedItem` `item` in the window. `report` is the text of a device's report. `routed_by` has
-    the attributes `names`, on which routes depend, `typed` ones with their type (`expect.looked_at`).
+    the attributes `names`, on which routes depend, `typed` ones with their type (`expect.looked_at`). Only
+    where deliveries are listed the rows say when an event was said.
     """
     texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
@@ -131,6 +139,7 @@ def tap_rows(
         "partition": texts["partitionkey"],
         "dead_letter_reason": texts["deadletterreason"],
         "recorded_at_ms": sf.col("read_recordedtime"),
+        "said_at_ms": timestamp_ms(texts["time"]) if is_listed else sf.lit(None).cast("long"),
         # Of what an older archive writer wrote, the event's own time is all that there is.
         "expires_at_ms": sf.when(
             sf.col("read_expirytime").isNotNull(),

@@ -56,7 +56,7 @@ KNOWN = {
     ],
     "audit/deliveries": [
         "sender source id type device epoch sequence route destination contract_version hop verdict fate "
-        "stored_at_ms accepted_at_ms routed_at_ms rung_at_ms taken_at_ms rests_on archive_file",
+        "said_at_ms stored_at_ms accepted_at_ms routed_at_ms rung_at_ms taken_at_ms rests_on archive_file",
     ],
     "audit/quarantine": [
         "archive_file line reason text",

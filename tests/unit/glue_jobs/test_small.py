@@ -13,7 +13,13 @@ import duckdb
 import pytest
 from pyspark import SparkContext
 
-from eventplane.archive_layout import Column, ColumnType
+from eventplane.archive_layout import (
+    AUDIT_DELIVERIES_FOLDER,
+    AUDIT_DEVICES_FOLDER,
+    FINDINGS_FOLDER,
+    Column,
+    ColumnType,
+)
 from eventplane.device_reports import MANIFEST, forwarder_source
 from eventplane.envelope import parse_event
 from eventplane.values import timestamp_ms
@@ -26,7 +32,7 @@ from glue_jobs.delivery_audit.audit import AuditRequest
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.small import file_small
-from tests.spark.small_archive import ALARM, HOUR_MS, NOON_MS, SmallArchive
+from tests.spark.small_archive import ALARM, DAY, HOUR_MS, NOON_MS, SmallArchive
 from tests.unit.glue_jobs.judging import ALL_DAYS, AS_OF, FILES
 
 
@@ -48,16 +54,34 @@ def bodies(archive: SmallArchive) -> dict[str, bytes]:
     return archive.bodies()
 
 
-def test_the_query_finds_an_event(archive: SmallArchive, bodies: dict[str, bytes], tmp_path: Path) -> None:
-    audited(MemoryObjects(bodies), FolderObjects(tmp_path), is_listed=True)
+def test_the_queries_of_the_page_answer(archive: SmallArchive, tmp_path: Path) -> None:
+    """Those for Athena too, of which DuckDB lacks two functions."""
+    archive.send(time="2026-03-01T11:59:58Z")
+    archive.send(ALARM, "home-2")
+    archive.accept(archive.event())
+    audited(MemoryObjects(archive.bodies()), FolderObjects(tmp_path), is_listed=True)
     page = (Path(__file__).parents[3] / "docs/reference/audit.md").read_text()
-    query = next(each.partition("```")[0] for each in page.split("```sql\n") if "FROM read_parquet" in each)
-    query = query.replace("build/audit", str(tmp_path))
+    of_duckdb, of_athena = (each.partition("```")[0] for each in page.split("```sql\n")[1:])
     routed, _, lost = (parse_event(each.event or "").id for each in archive.tap)
+    session = duckdb.connect()
+    session.execute("CREATE MACRO from_unixtime(s) AS make_timestamp((s * 1e6)::BIGINT)")
+    session.execute("CREATE MACRO approx_percentile(x, p) AS approx_quantile(x, p)")
+    for folder in (AUDIT_DELIVERIES_FOLDER, FINDINGS_FOLDER, AUDIT_DEVICES_FOLDER):
+        table = folder.name.replace("/", "_")
+        files = f"{tmp_path}/{table.removeprefix('audit_')}/*/*.parquet"
+        session.read_parquet(files, hive_partitioning=True).create_view(table)
+    of_event, latencies, losses, devices = of_athena.strip().removesuffix(";").split(";\n")
     for id, expected in ((routed, ("delivered", "in the inbox")), (lost, ("lost", "lost"))):
-        (row,) = duckdb.sql(query.replace("'ID'", f"'{id}'")).fetchall()
-        assert row[1:4] == ("router", *expected)
-    assert row[-1] == "tap"
+        for query in (of_duckdb.replace("build/audit", str(tmp_path)), of_event):
+            (row,) = session.sql(query.replace("'ID'", f"'{id}'")).fetchall()
+            assert row[1:4] == ("router", *expected)
+            assert row[-1] == "tap ledger" if id == routed else "tap"
+    assert session.sql(latencies).fetchall() == [
+        ("care.inbox", 2, 2_000, None),
+        ("help.inbox", 1, None, None),
+    ]
+    assert session.sql(losses).fetchall() == [(date.fromisoformat(DAY), "router", 1)]
+    assert session.sql(devices).fetchall() == [("home-1", "partly", 2, 0), ("home-2", "partly", 1, 0)]
 
 
 def test_each_place_gives_one_report(archive: SmallArchive, bodies: dict[str, bytes], aws: None) -> None:
