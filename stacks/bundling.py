@@ -32,7 +32,7 @@ OWN_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLATFORMS: Final = {"arm64": "aarch64-manylinux2014", "x86_64": "x86_64-manylinux2014"}
 """What functions can run on, by Lambda's name for it, as uv calls it."""
 
-_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "requirements.*")
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.md", "requirements.*")
 
 
 class InstallError(EventPlaneError):

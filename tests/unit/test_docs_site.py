@@ -11,7 +11,12 @@ from lab.tools.docs_site import PART_PAGES, ROOT_PAGES, tables_of, with_tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*(ROOT / each for each in ("README.md", *ROOT_PAGES, *PART_PAGES)), *sorted(DOCS.rglob("*.md"))]
+ROOMS = sorted(each for each in ROOT.glob("*/README.md") if each.parent.name != "node_modules")
+PAGES = [
+    *(ROOT / each for each in ("README.md", *ROOT_PAGES, *PART_PAGES)),
+    *ROOMS,
+    *sorted(DOCS.rglob("*.md")),
+]
 FENCE = re.compile(r"^```.*?^```[^\n]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +48,12 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         ):
             broken.append(target)
     assert broken == []
+
+
+def test_each_room_has_a_short_readme() -> None:
+    tracked = {each.parent.name for each in ROOT.glob("*/__init__.py")} | {"tests"}
+    assert tracked <= {each.parent.name for each in ROOMS}
+    assert {each.parent.name for each in ROOMS if len(each.read_text().splitlines()) > 30} <= {"examples"}
 
 
 def test_each_table_is_on_a_page() -> None:
