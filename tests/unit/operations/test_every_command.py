@@ -1,17 +1,19 @@
 """Every command, called wrongly: one line that says what to do, exit status 1 or 2, and never a traceback."""
 
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from eventplane.resource_names import OWNER
-from operations.command_line import tree
+from operations.command_line import Parser, tree
 from operations.completion import words
 from tests.fakes.aws import FakeAws
 from tests.unit.operations.support import Plane, Run
@@ -240,12 +242,43 @@ def test_region_and_endpoint_may_come_first_or_from_the_environment(
     assert "127.0.0.1:1" in run("fleet", "list")[2]
 
 
-@pytest.mark.parametrize("name", sorted(LOCAL))
-def test_every_command_about_a_contract_prints_json(run: Run, name: str, files: dict[str, Path]) -> None:
-    for arguments in (["--json", *line(name, files)], [*line(name, files), "--json"]):
-        status, out, err = run(*arguments)
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - set(CLOUD) - {"interest publish"}))
+def test_every_command_without_a_cloud_prints_json(
+    run: Run, name: str, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = line(name, files)
+    for number, given in enumerate((["--json", *words], [*words, "--json"])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        if name in ("new participant", "new event-type"):
+            assert run("new", "contract")[0] == 0
+        status, out, err = run(*given)
         assert (status, err) == (0, "")
         assert isinstance(json.loads(out), dict)
+
+
+def test_there_is_one_way_to_print() -> None:
+    """It knows --json, and so does every command."""
+    rooms = ("operations/*.py", "contract/**/*.py", "parts/*/command.py")
+    files = [each for room in rooms for each in ROOT.glob(room)]
+    writers = [each for each in files if re.search(r"\bprint\(|sys\.stdout", each.read_text())]
+    assert [str(each.relative_to(ROOT)) for each in writers] == ["operations/command.py"]
+    for path in known_words():
+        if path in COMMANDS:
+            module = inspect.getmodule(leaf(path).get_default("run"))
+            assert re.search(r"\bpresent(_rows)?\(", inspect.getsource(module)), path
+
+
+def leaf(path: str) -> Parser:
+    """Return the parser of a command."""
+    parser = tree()
+    for word in path.split():
+        parser.complete()
+        choices = next(each.choices for each in parser._actions if isinstance(each.choices, Mapping))
+        parser = choices[word]
+    parser.complete()
+    return parser
 
 
 def test_a_named_profile_wins_over_keys_in_the_environment(
