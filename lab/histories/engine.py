@@ -58,6 +58,8 @@ class Fiber(greenlet):
     def wait_s(self, seconds: float) -> None:
         """Let others run for so long. Only within the task."""
         engine = self._engine
+        if engine.is_closed:
+            raise Killed
         at_s = engine.now_s + max(0.0, seconds)
         if engine.is_free_until(at_s):
             engine.now_s = at_s
@@ -86,6 +88,7 @@ class Fiber(greenlet):
             self.switch()
 
     def run(self) -> None:
+        self._engine.begun.add(self)
         try:
             self.result = self._work()
         except Killed as error:
@@ -93,6 +96,7 @@ class Fiber(greenlet):
         except Exception as error:  # noqa: BLE001 - whoever waits for it looks
             self.failure = error
         self.is_over = True
+        self._engine.begun.discard(self)
         for act in self._ends:
             self._engine.after(0.0, act)
 
@@ -103,6 +107,15 @@ class Engine(Timeline):
     def __init__(self) -> None:
         super().__init__()
         self.hub = getcurrent()
+        self.begun: set[Fiber] = set()
+        """The tasks that have begun, and are not over."""
+        self.is_closed = False
+
+    def close(self) -> None:
+        """End all tasks: what a task that waits holds, Python never frees."""
+        self.is_closed = True
+        for each in tuple(self.begun):
+            each.kill()
 
     @property
     def task(self) -> Fiber | None:

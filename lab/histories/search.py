@@ -79,7 +79,9 @@ def told(story: Story, contract: Contract) -> Told:
     """Run a story and return what was found."""
     began = process_time()
     history = History(story, contract)
-    return Told(findings_of(history), dict(history.faults), process_time() - began)
+    findings = findings_of(history)
+    history.engine.close()
+    return Told(findings, dict(history.faults), process_time() - began)
 
 
 def findings_of(history: History) -> list[OracleFinding]:

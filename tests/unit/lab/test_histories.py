@@ -1,5 +1,6 @@
 """Histories of the whole plane break no promise, and one of a plane that is wrong does."""
 
+import gc
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.reasons import Outcome
 from lab.histories import search
 from lab.histories.endpoints import Post
+from lab.histories.engine import Fiber
 from lab.histories.history import History
 from lab.histories.oracles import OracleFinding, judged, posted
 from lab.histories.search import Told, minimized, story_of, told
@@ -131,6 +133,17 @@ PAUSED: Final = story(
 @pytest.mark.parametrize("seed", range(10))
 def test_a_history_breaks_no_promise(seed: int) -> None:
     assert told(story_of(seed), shipped_contract()).findings == []
+
+
+def test_a_history_leaves_no_task_in_memory() -> None:
+    def waiting() -> int:
+        gc.collect()
+        return sum(isinstance(each, Fiber) and not each.is_over for each in gc.get_objects())
+
+    before = waiting()
+    told(story(say(5.0)), shipped_contract())
+    # A task that has not ended holds all of its history, and no collection of garbage frees it.
+    assert waiting() <= before
 
 
 def test_an_hours_outage_makes_no_dead_letter() -> None:
