@@ -162,14 +162,14 @@ class UnavailableError(ClientError):
 class RequestTimeoutError(ClientError):
     """`missing` did not reply within `timeout_s` seconds; `replies` are those that came.
 
-    `missing` is None when nobody said who handles the event: then it was not sent.
+    `missing` is None if the handlers of the event are unknown: then it was not sent.
     """
 
     def __init__(
         self, participant: str, timeout_s: float, replies: Replies, missing: Sequence[str] | None
     ) -> None:
         what = (
-            "nobody said who handles the event, and it was not sent; see whether the forwarder runs"
+            "the handlers of the event are unknown, and it was not sent; see whether the forwarder runs"
             if missing is None
             else f"no reply of {', '.join(missing)}; see whether they run and are reachable"
         )
@@ -248,8 +248,8 @@ class LeaseTooLongError(ClientError):
     receives: int
     message = (
         "{participant}: a claim is valid for {lease_s:g} s, but the inbox gives out an event for the last "
-        "time after {last_s:g} s ({receives} times {visibility_s:g} s), so that nobody could be asked about "
-        "an event in hand at a crash; give the queue a longer visibility timeout or more receives, or the "
+        "time after {last_s:g} s ({receives} times {visibility_s:g} s), so that an event in hand at a "
+        "crash would never be in doubt; give the queue a longer visibility timeout or more receives, or the "
         "function a shorter timeout"
     )
 

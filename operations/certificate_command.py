@@ -37,8 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "%(prog)s [SOURCE] ID [options] | verify FILE --key PUBLIC [options] | key [options]"
     parser.description = (
-        "Write a signed certificate of what became of an event, as a document and a page; verify one, "
-        "offline; or print the public key that verifies."
+        "Write a signed certificate of an event's fate, as a document and a page; verify one offline; or "
+        "print the public key."
     )
     parser.epilog = (
         "Exit status: 0 written, or valid with all ends known; 1 refused; 2 wrong words; 3 valid, and an end "
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(run=_certificate)
     add = parser.add_argument
-    add("names", nargs="+", metavar="ID", help="the event's `id`, after its `source` if wanted")
+    add("names", nargs="+", metavar="ID", help="the event's `id`, optionally after its `source`")
     add(
         "--key",
         metavar="KEY",
@@ -60,10 +60,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the document, with the page beside it (.html); default: %(default)s",
     )
-    add("--sender", metavar="NAME", help="whose event, where several senders use the names")
-    add("--incomplete", action="store_true", help="also if an end of the event is not known")
+    add("--sender", metavar="NAME", help="the sender, if several use this `source` and `id`")
+    add("--incomplete", action="store_true", help="sign although an end of the event is not known")
     add("--audit", type=Path, metavar="FOLDER", help="the audit's output, if not in the archive")
-    add("--verdict", type=Path, metavar="FILE", help="to verify: the verdict as operations.inbox had it")
+    add(
+        "--verdict",
+        type=Path,
+        metavar="FILE",
+        help="for `verify`: the verdict that operations.inbox received",
+    )
     add_contract(parser)
     add_days(parser)
 

@@ -26,7 +26,7 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
     "audit": ("operations.audit_command", "show what the audits of the archive found"),
     "certificate": (
         "operations.certificate_command",
-        "sign what became of an event, for others; verify it offline",
+        "sign the account of an event; verify a signed one offline",
     ),
     "completion": ("operations.completion", "print the completion script of a shell"),
     "contract": (
@@ -35,7 +35,7 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
     ),
     "dead-letters": (
         "operations.dead_letters_command",
-        "list, show or redrive what could not be delivered",
+        "list, show or redrive undeliverable messages",
     ),
     "desired": (
         "operations.desired_command",
@@ -45,14 +45,14 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
     "inbox": ("operations.inbox_command", "show the events in a participant's inbox"),
     "interest": (
         "operations.interest_command",
-        "show which events the cloud wants of devices; publish it again, or withdraw it",
+        "show, publish or withdraw the filters of the events that devices send up",
     ),
     "new": ("operations.new_command", "start a contract; add a participant or an event type"),
-    "restore": ("operations.restore_command", "bring back what a table lost, as it was at a moment"),
+    "restore": ("operations.restore_command", "restore lost items of a table, as they were at a given time"),
     "send": ("operations.send_command", "send an event as one of the participants"),
     "subscriptions": (
         "operations.subscriptions_command",
-        "show and change participants' own routes, now and in the past",
+        "show and change the routes that participants added; show past ones",
     ),
     "trace": ("operations.trace_command", "show every step of an event, and what is missing"),
 }

@@ -157,7 +157,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             help="the dead-letter queue of this queue or channel (care-analytics.inbox, ingest); repeatable",
         )
         each.add_argument(
-            "--filter", metavar="CESQL", help="only what passes: \"deadletterreason = 'payload_invalid'\""
+            "--filter", metavar="CESQL", help="only matching ones: \"deadletterreason = 'payload_invalid'\""
         )
         names = ["--archived"] if each is redriving else ["--archived", "--letters"]
         each.add_argument(*names, action="store_true", help="the dead letters of the archive")

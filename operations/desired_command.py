@@ -32,9 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("thing", type=_thing, metavar="THING")
     showing = verb("show", _show, "show what is desired under a key; without --device, of how many devices")
     showing.add_argument("key", type=_key, metavar="KEY", help="kind/namespace/name")
-    showing.add_argument(
-        "--device", metavar="THING", help="one device and all that is known of the key there"
-    )
+    showing.add_argument("--device", metavar="THING", help="one device, in detail")
     resetting = verb(
         "reset",
         _reset,
@@ -45,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     resetting.add_argument("key", type=_key, metavar="KEY", help="kind/namespace/name")
     whom = resetting.add_mutually_exclusive_group(required=True)
     whom.add_argument("--device", type=_thing, metavar="THING", help="one device")
-    whom.add_argument("--all", action="store_true", help="every device that something was desired of")
+    whom.add_argument("--all", action="store_true", help="every device with a desired state")
 
 
 def _key(text: str) -> str:

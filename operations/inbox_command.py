@@ -1,4 +1,4 @@
-"""`eventplane inbox NAME`: how many events are in a participant's inbox; who takes them sees them."""
+"""`eventplane inbox NAME`: count the events in a participant's inbox, or take and print them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class NotForTakingError(EventPlaneError):
 
     environment: str
     message = (
-        "{environment} keeps its data, so somebody reads this inbox, and --follow takes the events that it "
-        "shows: they would never be read; leave out --follow, or add --take"
+        "{environment} keeps its data: --follow removes the events that it shows, and the inbox's reader "
+        "never gets them; leave out --follow, or add --take"
     )
 
 
@@ -59,11 +59,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the participant")
     parser.add_argument("--follow", action="store_true", help="take and print events as they arrive")
     parser.add_argument(
-        "--take", action="store_true", help="needed for --follow where the environment keeps its data"
+        "--take", action="store_true", help="confirm --follow in an environment that keeps its data"
     )
-    parser.add_argument("--most", type=count, metavar="N", help="end after so many events")
+    parser.add_argument("--most", type=count, metavar="N", help="end after N events")
     parser.add_argument(
-        "--timeout", type=positive, metavar="S", help="follow for so long, seconds; default: until stopped"
+        "--timeout", type=positive, metavar="S", help="seconds to follow; default: until stopped"
     )
     add_contract(parser)
 
@@ -154,7 +154,7 @@ def _print(options: argparse.Namespace, message: Message) -> Iterator[Delivery]:
         }
         line = [text.moment(sent_ms), f"route {said.route}" if said.route else "no route"]
         line += (
-            [f"{event.type}, id {event.id} of {event.source}", f"from {sender or 'nobody known'}"]
+            [f"{event.type}, id {event.id} of {event.source}", f"from {sender or 'an unknown sender'}"]
             if event
             else []
         )

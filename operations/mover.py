@@ -1,4 +1,4 @@
-"""Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
+"""Move messages back: send first, delete afterwards, so that a message is always in at least one queue.
 
 A run that is killed in between leaves a message in both queues: the next run sends it a second time, with the
 mark of the same decision, so that its reader drops it as a duplicate.

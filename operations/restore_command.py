@@ -64,9 +64,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--over",
         action="store_true",
-        help="also write what has changed since; without it only what is gone or cannot be read",
+        help="also overwrite items that have changed since; default: only missing and unreadable ones",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be written")
     parser.set_defaults(run=_restore)
 
 

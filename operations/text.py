@@ -1,4 +1,4 @@
-"""Text for terminals: whatever an event contains, it cannot move the cursor or turn the reading direction."""
+"""Text for terminals: escaped, so that no event moves the cursor or changes the reading direction."""
 
 from __future__ import annotations
 

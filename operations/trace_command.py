@@ -107,8 +107,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "%(prog)s [SOURCE] ID [options]"
     parser.description = (
-        "Show every step of an event, from the archive and the dead-letter queues, and what became of it at "
-        "each inbox. Where several senders use the same names, each one's event has a trace."
+        "Show every step of an event, from the archive and the dead-letter queues, and its fate at each "
+        "inbox. Events of several senders with the same `source` and `id` have a trace each."
     )
     parser.epilog = (
         "Exit status: 0 it was handled by each reader, in the home and in the cloud, or ended as declared "
@@ -117,15 +117,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(run=_trace)
     parser.add_argument(
-        "names", nargs="+", metavar="ID", help="the event's `id`, after its `source` if wanted"
+        "names", nargs="+", metavar="ID", help="the event's `id`, optionally after its `source`"
     )
     add_contract(parser)
     add_days(parser)
     parser.add_argument(
-        "--follow", action="store_true", help="print each step when it is known, until it has an end"
+        "--follow",
+        action="store_true",
+        help="print steps as they become known, until the end",
     )
     parser.add_argument(
-        "--timeout", type=positive, metavar="S", help="follow for so long, seconds; default: until stopped"
+        "--timeout", type=positive, metavar="S", help="seconds to follow; default: until stopped"
     )
 
 

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--state", choices=[each.value for each in LifecycleState], help="only these")
     listing.add_argument("--group", metavar="NAME", help="only those in this group")
     listing.add_argument(
-        "--most", type=count, default=_MOST, metavar="N", help="at most; default: %(default)s"
+        "--most", type=count, default=_MOST, metavar="N", help="at most N devices; default: %(default)s"
     )
     registering = verb("register", _with(_register), "register manufactured devices")
     registering.add_argument("serial", nargs="+", metavar="SERIAL")
@@ -58,7 +58,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     recovering = verb(
         "recover", _with(_recover), "after a theft: condemn its certificates, and let the device back in"
     )
-    recovering.add_argument("--keep", metavar="CERTIFICATE", help="id of the one that only the device has")
+    recovering.add_argument(
+        "--keep", metavar="CERTIFICATE", help="id of the certificate to keep, which only the device holds"
+    )
     for each in (replacing, recovering):
         each.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
     for each in (ending, quarantining):
@@ -67,7 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for each in (showing, replacing, grouping, quarantining, releasing, condemning, recovering, ending):
         each.add_argument("thing", metavar="THING")
     condemning.add_argument("certificate", metavar="CERTIFICATE", help="its id, as `show` prints it")
-    grouping.add_argument("group", nargs="*", metavar="GROUP", help="none: it belongs to no group")
+    grouping.add_argument("group", nargs="*", metavar="GROUP", help="the groups; none: no group")
 
 
 def _with(command: Callable[[FleetRegistry, argparse.Namespace], int]) -> Run:

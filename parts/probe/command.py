@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--audit-command",
         default=os.environ.get("EVENTPLANE_AUDIT_COMMAND") or None,
         metavar="COMMAND",
-        help="what runs the audit where there is no AWS Glue (EVENTPLANE_AUDIT_COMMAND); it gets --INPUT, "
+        help="the command that runs the audit without AWS Glue (EVENTPLANE_AUDIT_COMMAND); it gets --INPUT, "
         "--OUTPUT and --DATE like the job",
     )
     parser.add_argument(

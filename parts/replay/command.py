@@ -72,7 +72,7 @@ def _missed(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
         "files": len(owed),
         "routes": dict(sorted(Counter(each.route for each in deliveries).items())),
     }
-    nothing = f"nothing to send again of {options.date}: no audit of that day says that something is lost"
+    nothing = f"nothing to send again of {options.date}: no audit of that day reports a loss"
     what = f"{document['deliveries']} deliveries of {document['events']} events in {len(owed)} files"
     return _end(options, cloud, contract, days, orders, document, nothing, what)
 
@@ -121,7 +121,7 @@ def _end(
 def _told(orders: int, options: argparse.Namespace) -> str:
     if options.dry_run:
         return f"{orders} orders would be sent, nothing was changed"
-    return f"{orders} orders sent; the next audit of the day tells what arrived"
+    return f"{orders} orders sent; the next audit of the day reports what arrived"
 
 
 def _queue(environment: str, cloud: Cloud, contract: Contract) -> str:

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m parts.webhooks", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("url", type=_address, help="as in webhook_urls of stacks/config.py")
-    parser.add_argument("--origin", required=True, help="who sends: eventplane-ENV-SERVICE")
+    parser.add_argument("--origin", required=True, help="the sender's name: eventplane-ENV-SERVICE")
     parser.add_argument("--rate", type=int, help="requests_per_minute of the contract")
     given = parser.parse_args(arguments)
     with closing(HttpSink(given.url, timeout_s=_TIMEOUT_S, clock=system_clock, reach=ANYWHERE)) as endpoint:
