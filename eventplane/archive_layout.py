@@ -512,6 +512,11 @@ def verdict_name(window: str) -> str:
     return f"{VERDICTS}/{window}.json"
 
 
+def checks_name(window: str) -> str:
+    """Return the name of the rules of the last verdict on `window`, beneath the audit's folder."""
+    return f"checks/{window}.json"
+
+
 def last_report(read: Callable[[str], bytes | None], window: str) -> Mapping[str, Any] | None:
     """Return the last report on `window`; None when nobody audited it.
 

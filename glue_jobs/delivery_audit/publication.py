@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from eventplane.archive_layout import (
     VERDICTS,
     Column,
     Folder,
+    checks_name,
     inventory_name,
     report_name,
     verdict_name,
@@ -96,8 +98,18 @@ def file_report(
         body = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
         if output.create(report_name(window, document["revision"]["number"]), body.encode()):
             filed: dict[str, Any] = json.loads(body)
+            output.write(checks_name(window), _checks(filed))
             return filed
         chain = Past(output, window).follow(chain.inventory, chain.attested)
+
+
+def _checks(report: Mapping[str, Any]) -> bytes:
+    """Return the rules of a verdict as a document of their own, for tools that look at data quality."""
+    rows = report.get("checks", [])
+    counts = Counter(each["outcome"] for each in rows)
+    window = {"window": report["window"]["date"], "revision": report["revision"]["number"]}
+    document = {**window, "passed": counts["passed"], "failed": counts["failed"], "checks": rows}
+    return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def _put(write_tables: Callable[[], None]) -> None:

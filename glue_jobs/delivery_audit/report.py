@@ -108,6 +108,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "engine": audit.engine,
         "verdict": verdict.word,
         "reasons": list(verdict.reasons),
+        "checks": [each.row for each in verdict.checks],
         "coverage": coverage,
         "window": {"date": str(audit.window), **audit.figures.extent, **_late(audit)},
         "watermark": audit.watermark.as_dict(),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from eventplane.archive_layout import report_name
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import VERDICT
 from eventplane.values import timestamp_of_ms
-from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind, weight_of
+from glue_jobs.delivery_audit.findings import BROKEN, BROKEN_KINDS, INCOMPLETE, INCOMPLETE_KINDS, Kind
 
 SOURCE: Final = "/audit/delivery"
 
@@ -26,26 +28,88 @@ MAX_REASONS: Final = 10
 Members = Mapping[str, Any]
 
 
+class Check(NamedTuple):
+    """A rule of the verdict: how often it `failed`, in what sentences; failing, it is `level` at best."""
+
+    rule: str
+    level: str
+    failed: int
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """For the report and the table."""
+        outcome = "failed" if self.failed else "passed"
+        return {"rule": self.rule, "level": self.level, "outcome": outcome, "failed": self.failed}
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneVerdict:
-    """The `word`, and in sentences the `reasons` why it is not `proven`, the worst first.
+    """The `checks`, the worst first: those of all rules, passed or failed."""
 
-    `missing` is how many of them say that evidence is missing.
-    """
+    checks: tuple[Check, ...]
 
-    word: str
-    reasons: tuple[str, ...]
-    missing: int
+    @property
+    def word(self) -> str:
+        """The worst that a failed check gives; `PROVEN` if all passed."""
+        return next((each.level for each in self.checks if each.failed), PROVEN)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """In sentences why it is not `PROVEN`."""
+        return tuple(reason for each in self.checks for reason in each.reasons)
+
+    @property
+    def missing(self) -> int:
+        """How many of the reasons say that evidence is missing."""
+        return sum(len(each.reasons) for each in self.checks if each.level == INCOMPLETE)
 
 
 def verdict_of(totals: Members, kinds: Iterable[Members], coverage: Members) -> PlaneVerdict:
     """Judge a window by its `totals`, its findings counted by kind and hop, and its `coverage`."""
-    counted = list(kinds)
-    broken = [*_broken(totals, counted)]
-    missing = [*_uncovered(coverage), *_unjudged(totals, counted)]
-    pending = [*_pending(totals, coverage)]
-    word = BROKEN if broken else INCOMPLETE if missing else OPEN if pending else PROVEN
-    return PlaneVerdict(word, (*broken, *missing, *pending), len(missing))
+    found = defaultdict[str, list[Members]](list)
+    for row in kinds:
+        found[row["kind"]].append(row)
+    return PlaneVerdict(tuple(_checks(Counter(totals), found, coverage)))
+
+
+def _checks(totals: Counter[str], found: Mapping[str, list[Members]], coverage: Members) -> Iterator[Check]:
+    def check(level: str, rule: str, failed: int, what: str, sentence: str) -> Check:
+        return Check(rule, level, failed, (f"{_count(failed, what)} {sentence}",) if failed else ())
+
+    def of_findings(level: str, kinds: Iterable[Kind]) -> Iterator[Check]:
+        for kind in kinds:
+            rows = found.get(kind, [])
+            yield Check(kind, level, sum(row["count"] for row in rows), tuple(map(_found, rows)))
+
+    missing, pending = partial(check, INCOMPLETE), partial(check, OPEN)
+    hops = ", ".join(sorted({str(row["hop"]) for row in found.get(Kind.LOST, ())}))
+    # What is missing of a device is one finding for many events where nobody can tell which.
+    yield check(BROKEN, Kind.LOST, totals["lost"], "event", f"lost on the way: {hops}.")
+    yield from of_findings(BROKEN, (each for each in BROKEN_KINDS if each is not Kind.LOST))
+    share = f"{attested(coverage)} attested by manifests: coverage {percent(coverage['share'] or 0)}."
+    unseen = unattested(coverage)
+    yield Check("unattested", INCOMPLETE, unseen, (share,) if unseen else ())
+    at_home = "for inboxes on devices, of which no manifest says how they ended."
+    yield missing("unattested_at_home", coverage["home"]["unattested"], "event", at_home)
+    for standing, sentence in _STANDINGS.items():
+        yield missing(f"{standing}_devices", coverage["devices"][standing], "device", f"{sentence}.")
+    listed = "No list of expected devices: a device that sent nothing would not be missed."
+    yield Check("unknown_fleet", INCOMPLETE, *((1, (listed,)) if coverage["fleet"] is None else (0, ())))
+    yield from of_findings(INCOMPLETE, INCOMPLETE_KINDS)
+    hole = "without a record: the archive has a hole there."
+    yield missing("unrecorded", totals["unrecorded"], "delivery", hole)
+    key = (
+        "of compaction and erasure, and none attested by the audit's key: "
+        "if the jobs have another, name it by --ATTESTATION_KEY."
+    )
+    yield missing("refused_receipts", totals["refused_receipts"], "receipt", key)
+    yield missing("gone_objects", totals["gone_objects"], "object", "of the archive gone that writers list.")
+    unread = "of the archive could not be judged (`quarantine`)."
+    yield missing("quarantined", totals["quarantined"], "row", unread)
+    yield pending("pending", totals["pending"], "delivery", "without a record, which may still come.")
+    due = "newer than the last manifest that was due."
+    yield pending("awaiting", coverage["awaiting"], "device event", due)
 
 
 def unattested(coverage: Members) -> int:
@@ -74,53 +138,6 @@ def at_home(home: Members) -> str:
     }
     parts = [f"{home[name]:,} {word}" for name, word in words.items() if home[name]]
     return f"{_count(home['stated'], 'event')} for inboxes on devices: {', '.join(parts)}"
-
-
-def _broken(totals: Members, kinds: list[Members]) -> Iterator[str]:
-    if totals["lost"]:
-        hops = sorted({str(row["hop"]) for row in kinds if row["kind"] == Kind.LOST})
-        # What is missing of a device is one finding for many events where nobody can tell which.
-        yield f"{_count(totals['lost'], 'event')} lost on the way: {', '.join(hops)}."
-    for row in kinds:
-        if weight_of(row["kind"]) == BROKEN and row["kind"] != Kind.LOST:
-            yield _found(row)
-
-
-def _uncovered(coverage: Members) -> Iterator[str]:
-    devices = coverage["devices"]
-    if unattested(coverage):
-        yield f"{attested(coverage)} attested by manifests: coverage {percent(coverage['share'])}."
-    if unknown := coverage["home"]["unattested"]:
-        yield f"{_count(unknown, 'event')} for inboxes on devices, of which no manifest says how they ended."
-    for standing, sentence in _STANDINGS.items():
-        if devices[standing]:
-            yield f"{_count(devices[standing], 'device')} {sentence}."
-    if coverage["fleet"] is None:
-        yield "No list of expected devices: a device that sent nothing would not be missed."
-
-
-def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
-    for row in kinds:
-        if weight_of(row["kind"]) == INCOMPLETE:
-            yield _found(row)
-    if totals["unrecorded"]:
-        yield f"{_count(totals['unrecorded'], 'delivery')} without a record: the archive has a hole there."
-    if refused := totals.get("refused_receipts"):
-        yield (
-            f"{_count(refused, 'receipt')} of compaction and erasure, and none attested by the audit's key: "
-            "if the jobs have another, name it by --ATTESTATION_KEY."
-        )
-    if gone := totals.get("gone_objects"):
-        yield f"{_count(gone, 'object')} of the archive gone that writers list."
-    if totals["quarantined"]:
-        yield f"{_count(totals['quarantined'], 'row')} of the archive could not be judged (`quarantine`)."
-
-
-def _pending(totals: Members, coverage: Members) -> Iterator[str]:
-    if totals["pending"]:
-        yield f"{_count(totals['pending'], 'delivery')} without a record, which may still come."
-    if coverage["awaiting"]:
-        yield f"{_count(coverage['awaiting'], 'device event')} newer than the last manifest that was due."
 
 
 _STANDINGS: Final = {

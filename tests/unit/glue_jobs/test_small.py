@@ -1,6 +1,7 @@
 """The audit without Spark. That it reads and finds what Spark's does is tests/spark/test_audit_damage.py."""
 
 import gzip
+import json
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
@@ -30,6 +31,7 @@ from glue_jobs.common.objects import BucketObjects, FolderObjects, MemoryObjects
 from glue_jobs.common.parquet import file_of, open_session
 from glue_jobs.delivery_audit.audit import AuditRequest
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
+from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.small import file_small
 from tests.spark.small_archive import ALARM, DAY, HOUR_MS, NOON_MS, SmallArchive
@@ -109,6 +111,20 @@ def test_an_object_that_moves_meanwhile_is_listed_again(bodies: dict[str, bytes]
             return super().read(name)
 
     assert audited(Moving(bodies))["totals"]["events_archived"] == 3
+
+
+def test_each_rule_of_the_verdict_is_a_check(bodies: dict[str, bytes]) -> None:
+    """The kinds of findings that lower a verdict are among them; those that failed are the reasons."""
+    output = MemoryObjects()
+    report = audited(MemoryObjects(bodies), output)
+    document = json.loads(output.read("checks/all.json") or b"")
+    checks = {each["rule"]: each for each in document["checks"]}
+    assert {*map(str, (*BROKEN_KINDS, *INCOMPLETE_KINDS))} < checks.keys()
+    failed = {rule: each["failed"] for rule, each in checks.items() if each["outcome"] == "failed"}
+    assert failed == {"lost": 1, "unattested": 3, "partly_devices": 2, "unknown_fleet": 1}
+    assert checks["lost"]["level"] == "broken"
+    assert (document["failed"], document["passed"]) == (len(report["reasons"]), len(checks) - len(failed))
+    assert (document["window"], document["revision"]) == ("all", 0)
 
 
 def test_the_next_audit_sees_what_was_altered_since(bodies: dict[str, bytes]) -> None:
