@@ -179,7 +179,12 @@ class Components:
 
         self.contract_parts = ContractParts(decider, Batcher(decider, contract.device.outbox), receiver)
         self.answers = answers
-        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        mapper = None
+        if contract.mappings and can_load("edge.mapping"):
+            from edge.mapping import Mapper
+
+            mapper = Mapper(contract, thing, decider.timestamp, deps.system.random_bytes)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest, mapper)
         self.follow_uplink_interest()
         self._warn_of_unrouted()
 

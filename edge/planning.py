@@ -60,6 +60,12 @@ class Submission(NamedTuple):
     answer: str | None = None
     ends: Delivery | None = None
 
+    def decide(self, decider: Decider, plan: Plan) -> Decision:
+        """Return what becomes of it after what is in `plan`."""
+        if self.refusal is None:
+            return decider.accept(self.payload, self.channel, plan.next, plan.keys)
+        return decider.refuse(self.payload, self.address, self.channel, self.refusal, plan.next, plan.keys)
+
 
 @dataclass(slots=True)
 class Batch:
@@ -136,7 +142,7 @@ class Batcher:
 
     def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
-        decision = self._decide(submission, plan)
+        decision = submission.decide(self._decider, plan)
         refused, counted_as = decision.refused, submission.address
         if submission.refusal and submission.refusal.reason == Reason.UNKNOWN_CHANNEL:
             counted_as = OUTBOXES  # all unknown outboxes together
@@ -174,14 +180,6 @@ class Batcher:
             self._letters.clear()
             self._letters_since_ms = plan.start.uptime_ms
         return self._letters[outbox] + plan.letters[outbox] >= MOST_LETTERS
-
-    def _decide(self, submission: Submission, plan: Plan) -> Decision:
-        payload, channel = submission.payload, submission.channel
-        if submission.refusal is None:
-            return self._decider.accept(payload, channel, plan.next, plan.keys)
-        return self._decider.refuse(
-            payload, submission.address, channel, submission.refusal, plan.next, plan.keys
-        )
 
     def _end(self, submission: Submission, refused: str | None, plan: Plan) -> None:
         if submission.ends is None or submission.refusal is None:
