@@ -8,10 +8,10 @@ from itertools import count
 from edge.decision import Decider, Decision
 from edge.planning import Batch, Plan, Submission
 from eventplane.contract import Channel, Contract
+from eventplane.contract.mapping import MAX_TOPIC, Message, TopicMapping, convert
 from eventplane.dead_letter import Refusal
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.mapping import MAX_TOPIC, Message, TopicMapping, convert
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import Received
 

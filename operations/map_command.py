@@ -10,9 +10,9 @@ from typing import Any
 from contract.explain import outcomes
 from contract.loader import check_payload, content
 from eventplane.contract import Contract
+from eventplane.contract.mapping import convert
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.mapping import convert
 from eventplane.values import timestamp
 from operations.command import DONE, FAILED, add_contract, contract_of, present
 from operations.explain_command import receivers

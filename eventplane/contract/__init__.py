@@ -19,7 +19,7 @@ from eventplane.filters import Filter
 if TYPE_CHECKING:
     from eventplane.contract.canonical import ContractError, ContractFormatError, Problem, load_compiled
     from eventplane.contract.compiler import check_compiled, compile_contract, contract_document
-    from eventplane.mapping import TopicMapping
+    from eventplane.contract.mapping import TopicMapping
 
 __all__ = [
     "ContractError",

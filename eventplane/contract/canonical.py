@@ -270,7 +270,7 @@ def _participant(name: str, members: dict[str, Any]) -> Participant:
     values |= {box: _channel(name, box, values[box]) for box in ("inbox", "outbox")}
     replies = replies_channel(name, values["kind"]) if values.get("asks") else None
     if mappings := values.get("mappings"):
-        from eventplane.mapping import load  # which few contracts need
+        from eventplane.contract.mapping import load  # which few contracts need
 
         values["mappings"] = tuple(load(name, *each) for each in sorted(mappings.items()))
     return Participant(name, replies=replies, **values)

@@ -1,4 +1,4 @@
-"""Read and check the mappings of participants, as people write them (`eventplane.mapping`)."""
+"""Read and check the mappings of participants, as people write them (`eventplane.contract.mapping`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from eventplane.attributes import KNOWN, name_problem, value_problem
 from eventplane.contract import EventType, Participant
+from eventplane.contract.mapping import FORMATS, JSON, POINTER, TopicMapping, overlap, problems
 from eventplane.contract.reader import NAME, Section, Setting
 from eventplane.device_reports import PLANE_TYPES
-from eventplane.mapping import FORMATS, JSON, POINTER, TopicMapping, overlap, problems
 from eventplane.names import REPLY_TYPE
 
 ALLOWED: Final = frozenset(

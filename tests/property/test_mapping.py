@@ -8,9 +8,17 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eventplane.contract.mapping import (
+    TopicMapping,
+    convert,
+    find,
+    overlap,
+    pointer_problem,
+    problems,
+    topic_problem,
+)
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.mapping import TopicMapping, convert, find, overlap, pointer_problem, problems, topic_problem
 from parts.simulate.broker import matches
 
 words = st.sampled_from(["a", "b", "eventplane", "\u00fc", "$x", ""])

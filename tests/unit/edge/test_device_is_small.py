@@ -14,8 +14,9 @@ from lab.certificates import Authority
 from lab.ports import free_port
 from lab.tools.device_image import device_closure
 from parts.imports import imported, sources
+from tests.mapped import mapped
 from tests.small_contract import small_contract
-from tests.unit.edge.fakes import ordered
+from tests.unit.edge.fakes import ALARM, ordered
 
 ROOT = Path(__file__).parents[3]
 DEVICE = [each for name, each in device_closure().files.items() if not name.startswith("eventplane.")]
@@ -64,7 +65,7 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 ON_DEMAND = {
     "questions", "downlink", "parts", "data_budget", "sent_contract", "certificate", "check",
-    "health_server", "metrics", "commands", "broker_database",
+    "health_server", "mapping", "metrics", "commands", "broker_database",
     *(f"spool.{each}" for each in ("recovery", "salvage", "log", "states")),
 }  # fmt: skip
 """Modules of `edge` that only a command, a setting, the contract or an event brings into memory."""
@@ -123,12 +124,12 @@ def test_what_settings_ask_for_is_loaded(tmp_path: Path) -> None:
     profile.write_text("listener 1\n")
     found = modules_of_forwarder(
         tmp_path,
-        ordered(),
+        mapped(ordered(), ALARM),
         f'profile = "{profile}"\n[cloud]\nhost = "localhost"\nport = 1\nrule = "r"\nbytes_per_day = 1\n'
         f'ca = "{authority.ca}"\ncertificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
         f"[health]\nport = {free_port()}\n",
     )
-    asked = ("check", "certificate", "data_budget", "health_server")
+    asked = ("check", "certificate", "data_budget", "health_server", "mapping")
     assert {"ssl", "parts.discovery.broker", "eventplane.ordering"} <= found
     assert {f"edge.{each}" for each in asked} <= found
 

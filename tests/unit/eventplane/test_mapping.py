@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from eventplane.contract.mapping import TopicMapping, convert, find, overlap, pointer_problem, topic_problem
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.mapping import TopicMapping, convert, find, overlap, pointer_problem, topic_problem
 from eventplane.reasons import Reason
 
 TOPIC = "zigbee2mqtt/kitchen/motion"
