@@ -41,6 +41,7 @@ from lab.tools.figures import table  # noqa: E402
 from lab.tools.settings_file import documented, meanings, settings_file, settings_schema  # noqa: E402
 from operations.reason_texts import explained  # noqa: E402
 from parts import PARTS, has, load  # noqa: E402
+from stacks.alarm_texts import alarm_texts  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -314,6 +315,11 @@ def aws_rules_table() -> str:
     return table(["AWS's answer beyond it", "enforced by", "of what: at most"], rows)
 
 
+def alarms_table() -> str:
+    """The alarms: topic, when each is raised, and what to do."""
+    return table(["alarm", "topic", "raised while", "what to do"], map(list, alarm_texts()))
+
+
 def security_table(part: str) -> str:
     """The controls of the security review, or its exceptions."""
     if part == "control":
@@ -331,6 +337,7 @@ def _review() -> dict[str, Any]:
 TABLES = {
     "security-controls": partial(security_table, "control"),
     "security-exceptions": partial(security_table, "exception"),
+    "alarms": alarms_table,
     "aws-rules": aws_rules_table,
     "aws-calls": aws_calls_table,
     "damage": damage_table,
