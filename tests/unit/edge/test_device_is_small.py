@@ -108,7 +108,7 @@ def test_a_forwarder_loads_what_its_contract_and_settings_ask_for(tmp_path: Path
     assert "eventplane_mqtt" in found
     # A dataclass without a docstring would load `inspect`, and with it `dis` and `ast`.
     assert not found & (HEAVY | {"ssl", "dis", "inspect", "ipaddress"})
-    assert not found & {"eventplane_mqtt.profile", "eventplane.interest"}
+    assert not found & {"eventplane_mqtt.profile", "eventplane.interest", "eventplane.contract.mapping"}
     assert not {each for each in found if each.startswith("parts")}
     assert not found & {f"edge.{each}" for each in ON_DEMAND}
     files = sources(ROOT, found)
@@ -129,8 +129,8 @@ def test_what_settings_ask_for_is_loaded(tmp_path: Path) -> None:
         f'ca = "{authority.ca}"\ncertificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
         f"[health]\nport = {free_port()}\n",
     )
-    asked = ("check", "certificate", "data_budget", "health_server", "mapping")
-    assert {"ssl", "parts.discovery.broker", "eventplane.ordering"} <= found
+    asked = ("check", "certificate", "data_budget", "health_server")
+    assert {"ssl", "parts.discovery.broker", "eventplane.ordering", "eventplane.contract.mapping"} <= found
     assert {f"edge.{each}" for each in asked} <= found
 
 
