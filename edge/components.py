@@ -18,8 +18,7 @@ from edge.durable import can_load
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.planning import Batcher
-from edge.pressure import Pressure
+from edge.planning import Batcher, Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool.store import Spool

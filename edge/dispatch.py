@@ -16,13 +16,12 @@ from edge.planning import Batch, Role, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
-from eventplane.envelope import parse_event
+from eventplane.envelope import Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
-from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 from eventplane.topics import (
     MISSPELT_OUTBOXES,

@@ -32,9 +32,9 @@ from eventplane.contract import (
 )
 from eventplane.contract.canonical import Problem, canonical_bytes
 from eventplane.contract.possibilities import of_type, possible
+from eventplane.envelope import Sender
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.names import CANARY_ALARM
-from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 
 REMEDY: Final = "put it back; to take an alarm away, devices need a new image"

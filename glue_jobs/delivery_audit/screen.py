@@ -23,9 +23,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.names import PLANE, PLANE_CLIENT
 from eventplane.reader_receipts import recorded_percent
 from eventplane.reasons import Outcome
-from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
