@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from contract.loader import CONTRACT_FILE, load_contract, project_contract
+from contract.loader import CONTRACT_FILE, chosen_contract, load_contract
 from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
 from eventplane.values import whole_number
@@ -57,13 +57,14 @@ def add_contract(parser: argparse.ArgumentParser) -> None:
         "--contract",
         type=Path,
         metavar="FILE",
-        help="the contract, YAML or compiled (.json); default: this project's, otherwise the plane's own",
+        help="the contract, YAML or compiled (.json); default: EVENTPLANE_CONTRACT, this project's, or the "
+        "plane's own",
     )
 
 
 def contract_file(options: argparse.Namespace) -> Path:
-    """Return the file of the contract that is named, or of this project's, or of the plane's own."""
-    return options.contract or project_contract(Path()) or CONTRACT_FILE
+    """Return the file of the contract that is named, or `chosen_contract`, or the plane's own."""
+    return options.contract or chosen_contract() or CONTRACT_FILE
 
 
 def contract_of(options: argparse.Namespace) -> Contract:

@@ -69,7 +69,10 @@ class NoLetterInboxError(EventPlaneError):
     """The contract leads dead-letter events to no queue. `address` is where, if anywhere."""
 
     address: str | None
-    message = "the contract leads dead-letter events {where}; name the deployed contract with --contract"
+    message = (
+        "the contract leads dead-letter events {where}; add a route for org.eventplane.deadletter.v1 "
+        "to an inbox in the cloud, or name the deployed contract with --contract"
+    )
 
     @property
     def where(self) -> str:

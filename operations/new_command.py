@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from contract.loader import PROJECT_CONTRACTS, project_contract
+from contract.loader import PROJECT_CONTRACTS, chosen_contract
 from contract.scaffold import (
     Scaffold,
     ScaffoldError,
@@ -75,13 +75,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("--dry-run", action="store_true", help="check it and show it; write nothing")
         each.add_argument(
             "--contract", type=Path, default=None, metavar="FILE",
-            help="the contract in YAML; default: contract/event_plane.yaml in this folder or above it",
+            help="the contract in YAML; default: EVENTPLANE_CONTRACT, or contract/event_plane.yaml in this "
+            "folder or above it",
         )  # fmt: skip
 
 
 def _own_contract() -> Path:
-    """Return this project's contract, as nobody edits the installed one. Raises `ScaffoldError`."""
-    if found := project_contract(Path()):
+    """Return `chosen_contract`, as nobody edits the installed one. Raises `ScaffoldError`."""
+    if found := chosen_contract():
         return found
     problem = f"there is no {PROJECT_CONTRACTS[0]} in this folder or above it"
     raise ScaffoldError(problem, "name one by --contract FILE, or start with `eventplane new contract`")
@@ -91,7 +92,7 @@ def _contract(options: argparse.Namespace) -> int:
     copied = copy_contract(options.folder)
     scaffold = Scaffold.of(copied)
     scaffold.added += ["the plane's own participants, event types and routes, with their schemas"]
-    found = project_contract(Path())
+    found = chosen_contract()
     # Without it commands in this folder take another one.
     options.contract = None if found and found.samefile(copied) else copied
     line = shell_line(options, "new", "participant", "NAME", "--kind", "cloud-service")

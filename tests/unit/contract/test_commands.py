@@ -39,6 +39,26 @@ def test_compile_writes(tmp_path: Path, contract: Contract, capsys: pytest.Captu
     assert "warning" not in printed
 
 
+def test_a_variable_names_the_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ROOT / "docs" / "examples" / "doorbell.yaml"
+    for folder, variable, words, name in (
+        (ROOT, own, [], "doorbell"),
+        (own.parent, own, [], "doorbell"),
+        (ROOT, own, ["--contract", "contract/event_plane.yaml"], "care-at-home"),
+        (ROOT, "", [], "care-at-home"),
+    ):
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("EVENTPLANE_CONTRACT", str(variable))
+        assert main(["contract", "check", *words]) == 0
+        assert capsys.readouterr().out.startswith(f"{name}, version ")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENTPLANE_CONTRACT", str(tmp_path / "gone" / "plane.yaml"))
+    assert main(["contract", "check"]) == 1
+    assert capsys.readouterr().err.startswith("gone/plane.yaml: ")
+
+
 @pytest.mark.parametrize("command", [["check"], ["diagram"], ["diff", "other.json"]])
 def test_problems_exit_with_1(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plane.yaml"

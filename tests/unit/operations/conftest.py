@@ -27,7 +27,7 @@ def deployed(contract: Contract, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def run(capfd: pytest.CaptureFixture[str], deployed: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command, by default with what the plane knows and not what somebody added to the contract."""
     monkeypatch.setenv("EVENTPLANE_ENV", ENVIRONMENT)
-    monkeypatch.setattr("operations.command.project_contract", lambda _: deployed)
+    monkeypatch.setattr("operations.command.chosen_contract", lambda: deployed)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
