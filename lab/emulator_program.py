@@ -9,6 +9,9 @@ backlog drains slowly; here it works on those that are meant.
 
 It takes what AWS refuses by its size or number; here AWS's rules hold (`eventplane_aws.rules`).
 
+It says that jobs of Glue have succeeded which it never ran, and ends no device's connection on request; here
+the checkout's code runs the audit, another job fails, and connections are ended.
+
 `lab.emulator` runs this file with the Python of .venv-emulator.
 """
 
@@ -21,6 +24,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -33,14 +37,16 @@ from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 from ministack import app as emulator  # type: ignore[import-not-found, unused-ignore]
-from ministack.core import lambda_runtime  # type: ignore[import-not-found, unused-ignore]
-from ministack.services import iot, lambda_svc, sqs  # type: ignore[import-not-found, unused-ignore]
+from ministack.core import lambda_runtime, responses  # type: ignore[import-not-found, unused-ignore]
+from ministack.services import glue, iot, lambda_svc, sqs  # type: ignore[import-not-found, unused-ignore]
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found, unused-ignore]
 
 sys.path.append(str(Path(__file__).parents[1]))  # this Python has no package of the plane
 
+from eventplane.resource_names import AUDIT_TODAY, DELIVERY_AUDIT
 from eventplane_aws.rules import (
     LAMBDA_BATCH,
     LAMBDA_CHAIN,
@@ -59,6 +65,7 @@ from lab.aws_requests import (
     within_rules,
 )
 
+ROOT = Path(__file__).parents[1]
 UNPACKED = Path(tempfile.gettempdir()) / "unpacked"
 
 Message = dict[str, Any]
@@ -234,6 +241,49 @@ async def on_loopback(
 _create_server = asyncio.BaseEventLoop.create_server
 
 
+ENDED_BY_OWNER = 0x98
+"""The reason code of MQTT 5 for a connection that an administrator ends."""
+
+
+def with_connections(handler: Handler) -> Handler:
+    """Return a handler of AWS IoT's data that ends a device's connection on request as well."""
+
+    async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
+        if method != "DELETE" or not path.startswith("/connections/"):
+            return await handler(method, path, headers, body, query)
+        client = unquote(path.rpartition("/")[2])
+        place = responses.get_account_id(), responses.get_region(), client
+        session = iot._connected_clients.get(place)
+        if session is None:
+            problem = f"{client} is not connected"
+            return responses.error_response_json("ResourceNotFoundException", problem, 404)
+        if session.protocol_version == iot.MQTT_5:
+            await session.send_bytes(iot._make_disconnect(ENDED_BY_OWNER))
+        await session._send({"type": "websocket.close", "code": 1000})
+        await session.cleanup()
+        return responses.json_response({})
+
+    return handle
+
+
+def run_job(run: dict[str, Any], job: dict[str, Any], arguments: dict[str, str], script: str) -> None:
+    """Run an audit with the code of the checkout; another job fails, since Spark reads no bucket here."""
+    del script
+    if not job["Name"].endswith((DELIVERY_AUDIT, AUDIT_TODAY)):
+        run |= {"JobRunState": "FAILED", "ErrorMessage": "the emulated cloud runs no job but the audit"}
+        return
+    words = [word for pair in arguments.items() for word in pair]
+    url = f"http://{HOSTS[0]}:{os.environ['GATEWAY_PORT']}"
+    done = subprocess.run(
+        [str(ROOT / ".venv" / "bin" / "python"), "-m", "glue_jobs.delivery_audit", *words],
+        env={"AWS_ENDPOINT_URL": url, **os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = (done.stderr.splitlines() or [""])[-1]
+    run["JobRunState"] = "FAILED" if done.returncode else "SUCCEEDED"
+    run["ErrorMessage"] = last if done.returncode else ""
+
+
 class SharedArchive(zipfile.ZipFile):
     """An archive of code, which is unpacked once, because no function writes to its code."""
 
@@ -331,8 +381,11 @@ if __name__ == "__main__":
     for step, at in (("create", 1), ("update", 2)):
         functions[step] = with_recursion(functions[step], at)
     iot._WSSession.handle_packet = handle_packet
-    for service, handler in emulator.SERVICE_HANDLERS.items():
-        emulator.SERVICE_HANDLERS[service] = with_trace(service, within_rules(service, handler))
+    glue._is_spark_job, glue._execute_subprocess = lambda _job: False, run_job
+    handlers = emulator.SERVICE_HANDLERS
+    handlers["iot-data"] = with_connections(handlers["iot-data"])
+    for service, handler in handlers.items():
+        handlers[service] = with_trace(service, within_rules(service, handler))
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     asyncio.BaseEventLoop.create_server = on_loopback  # type: ignore[method-assign, assignment]
     emulator.app = Front(emulator.app, os.environ.pop("EMULATOR_TOKEN"))

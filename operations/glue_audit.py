@@ -1,13 +1,10 @@
-"""The delivery audit over the run: the Glue job, or a program that runs its code where there is no Glue."""
+"""A run of the delivery audit by its Glue job."""
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -15,10 +12,9 @@ from botocore.exceptions import ClientError
 from eventplane.archive_layout import AUDIT, last_report, verdict_name
 from eventplane.errors import EventPlaneError
 from operations.cloud import Cloud, was_repeated
-from operations.patience import NotSeenError, Patience
+from operations.patience import Patience
 
 _ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"})
-_LOG_LINES: Final = 3
 
 Report = Mapping[str, Any]
 
@@ -105,37 +101,3 @@ class GlueAudit:
         glue = self.cloud.client("glue")
         if glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]["JobRunState"] not in _ENDED:
             glue.batch_stop_job_run(JobName=self.job, JobRunIds=[run])
-
-
-@dataclass(frozen=True)
-class CommandAudit:
-    """`command` takes the job's own `--INPUT`, `--OUTPUT` and `--DATE` and files what the job files."""
-
-    command: str
-    bucket: str
-
-    def report(self, day: str, folder: Path, patience: Patience) -> Report:
-        """Run it and return its report. Raises `AuditRunError`, `NotSeenError`."""
-        words = [*shlex.split(self.command), "--INPUT", f"s3://{self.bucket}/"]
-        words += ["--OUTPUT", str(folder), "--DATE", day]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, check=False, timeout=patience.timeout_s
-            )
-        except FileNotFoundError as error:
-            raise AuditRunError(words[0], "not started", str(error), "correct --audit-command") from error
-        except subprocess.TimeoutExpired:
-            raise NotSeenError(
-                "the end of the audit's command", patience.timeout_s, "give it more by --audit-timeout"
-            ) from None
-        if done.returncode:
-            lines = " | ".join(done.stderr.splitlines()[-_LOG_LINES:])
-            raise AuditRunError(words[0], f"status {done.returncode}", lines, "correct --audit-command")
-        document = last_report(lambda name: _read(folder / name), day)
-        if document is None:
-            raise AuditRunError(words[0], "status 0", "it wrote no report", "correct --audit-command")
-        return document
-
-
-def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None

@@ -46,13 +46,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="authorities that devices trust, PEM (EVENTPLANE_DEVICE_CA); default: those of the AWS SDK",
     )
     parser.add_argument(
-        "--audit-command",
-        default=os.environ.get("EVENTPLANE_AUDIT_COMMAND") or None,
-        metavar="COMMAND",
-        help="the command that runs the audit without AWS Glue (EVENTPLANE_AUDIT_COMMAND); it gets --INPUT, "
-        "--OUTPUT and --DATE like the job",
-    )
-    parser.add_argument(
         "--timeout", type=positive, default=TIMEOUT_S, metavar="S", help="of each step, default: %(default)s"
     )
     parser.add_argument(
@@ -76,7 +69,6 @@ def _smoke(options: argparse.Namespace) -> int:
             cloud, options.device_endpoint or plane.outputs.get("DeviceEndpoint"), options.device_ca
         ),
         people_are_informed=options.people_are_informed,
-        audit_command=options.audit_command,
         patience=Patience(options.timeout),
         audit_patience=Patience(options.audit_timeout),
     )

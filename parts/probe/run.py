@@ -18,9 +18,10 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
 from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.wire import received
-from eventplane.envelope import Envelope, Sender, write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.reasons import Outcome
+from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import send_request, split
 from eventplane_mqtt import TlsFiles
@@ -28,7 +29,7 @@ from eventplane_mqtt.probe import ConnectionEndedError
 from operations import system
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
-from operations.glue_audit import CommandAudit, GlueAudit
+from operations.glue_audit import GlueAudit
 from operations.patience import PAUSE_S, NotSeenError, Patience
 from operations.reading import Peek
 from operations.trace import deciding_contract, due_inboxes
@@ -78,7 +79,6 @@ class Choices:
 
     endpoint: DeviceEndpoint
     people_are_informed: bool
-    audit_command: str | None
     patience: Patience
     audit_patience: Patience
 
@@ -384,18 +384,14 @@ class SmokeRun:
     def _audited(self) -> Seen:
         """Audit the day, and see that the audit read what was sent and found nothing wrong with it."""
         day = f"{self._began:%Y-%m-%d}"
-        if self.choices.audit_command:
-            by_command = CommandAudit(self.choices.audit_command, self._bucket)
-            document = by_command.report(day, self.folder / "audit", self.choices.audit_patience)
-        else:
-            names = self.plane.outputs
-            job = names.get("DeliveryAuditTodayJob") or self.plane.output("DeliveryAuditJob")
+        names = self.plane.outputs
+        job = names.get("DeliveryAuditTodayJob") or self.plane.output("DeliveryAuditJob")
 
-            def started(run: str) -> None:
-                self.removals.add(f"run {run} of {job}, if it is not over", lambda: by_glue.stop(run))
+        def started(run: str) -> None:
+            self.removals.add(f"run {run} of {job}, if it is not over", lambda: audit.stop(run))
 
-            by_glue = GlueAudit(self.plane.cloud, job, self._bucket, started)
-            document = by_glue.report(day, self.choices.audit_patience)
+        audit = GlueAudit(self.plane.cloud, job, self._bucket, started)
+        document = audit.report(day, self.choices.audit_patience)
         window = document["window"]
         if window["date"] != day or (window["last_accepted_ms"] or 0) < self._last_ms:
             raise WrongOutcomeError(

@@ -16,7 +16,6 @@ from lab.plane import Plane, invoke
 from tests.integration.cloud import Inboxes
 
 ROOT = Path(__file__).parents[2]
-AUDIT = f"{sys.executable} -m glue_jobs.delivery_audit"
 STEPS = [
     "deployment", "certificate", "connection", "send", "command", "other device's topic", "decommissioning",
     "notification", "canary", "event", "alarm", "malformed message", "forged event", "archive", "audit",
@@ -32,7 +31,6 @@ def environment(cloud: CloudEndpoint, folder: Path) -> dict[str, str]:
         **cloud.environment(),
         "EVENTPLANE_DEVICE_ENDPOINT": f"{cloud.mqtt_host}:{cloud.mqtt_port}",
         "EVENTPLANE_DEVICE_CA": str(ca),
-        "EVENTPLANE_AUDIT_COMMAND": AUDIT,
     }
 
 

@@ -280,7 +280,7 @@ def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smoke:
     """Makes a run whose archive has the given rows."""
     archive = Archive()
     monkeypatch.setattr("parts.probe.run.Evidence", lambda *_: archive)
-    choices = Choices(DeviceEndpoint("h", 1, CA), False, None, AT_ONCE, AT_ONCE)
+    choices = Choices(DeviceEndpoint("h", 1, CA), False, AT_ONCE, AT_ONCE)
 
     def make(*rows: dict[str, Any], keeps_data: bool = False) -> SmokeRun:
         archive.rows += rows
@@ -417,7 +417,9 @@ PLANTED = [finding("dead_lettered", None), finding("dead_lettered", f"{NAME}-for
         ([], "found nothing"),
     ],
 )
-def test_planted_faults_are_found(smoke: Smoke, findings: Sequence[Any], problem: str | None) -> None:
+def test_planted_faults_are_found(
+    smoke: Smoke, findings: Sequence[Any], problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = smoke()
     window = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}", "last_accepted_ms": NOW_MS, "tap_rows": 5, "ledger_rows": 9
@@ -426,25 +428,13 @@ def test_planted_faults_are_found(smoke: Smoke, findings: Sequence[Any], problem
         "window": window, "verdict": "proven", "coverage": {"share": 1.0},
         "findings": findings, "limits": {"findings": 1_000},
     }  # fmt: skip
-    run.choices = replace(run.choices, audit_command=_writes(run.folder, document))
-    run.choices = replace(run.choices, audit_patience=Patience(30))
+    monkeypatch.setattr("parts.probe.run.GlueAudit.report", lambda *_: document)
     step = step_of(run, "audit")
     if problem is None:
         assert step.run().words.endswith("found what was planted")
     else:
         with pytest.raises(WrongOutcomeError, match=problem):
             step.run()
-
-
-def _writes(folder: Path, document: Any) -> str:
-    """A command that writes `document` as the audit does."""
-    day = document["window"]["date"]
-    report = f"reports/{day}/0.json"
-    verdict = write_event({"id": "v", "source": "/audit/delivery", "type": "t"}, {"report": report})
-    for name, text in ((report, json.dumps(document)), (f"verdicts/{day}.json", verdict.json)):
-        (folder / "audit" / name).parent.mkdir(parents=True)
-        (folder / "audit" / name).write_text(text)
-    return "true"
 
 
 def test_people_are_informed_before_an_alarm(smoke: Smoke) -> None:
