@@ -18,7 +18,6 @@ from eventplane.contract import (
     ParticipantKind,
     Priority,
 )
-from eventplane.contract.schedules import most_receives
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
@@ -120,7 +119,7 @@ class MessagingStack(StateStack):
                 name,
                 visibility=size.visibility,
                 retention=Duration.seconds(outbox.retention_s),
-                max_receives=most_receives(outbox, priority),
+                max_receives=outbox.receives_at(priority),
                 priority=priority,
             )
             self.output_queue(id, queue)

@@ -2,9 +2,12 @@
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from eventplane.envelope import Envelope, write_event
-from lab.control_room.plane import RoomFault, Stage, StageStanding, State
+from lab.control_room.offers import Offer, completed, offers
+from lab.control_room.plane import QUESTIONS, Answer, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Tally, due_inboxes
 from lab.errors import LocalError
 from tests.plane import shipped_contract
@@ -32,7 +35,9 @@ class FakePlane:
 
     def __init__(self) -> None:
         self.active: set[RoomFault] = set()
-        self.asked: list[tuple[str, RoomFault]] = []
+        self.asked: list[tuple[str, object]] = []
+        self.read_as: set[str] = set()
+        self.answers: dict[str, str] = {}
         self.is_broken = False
         self.tally = Tally(CONTRACT)
         self._lock = threading.Lock()
@@ -60,17 +65,34 @@ class FakePlane:
                 latency=self.tally.latency(),
                 active=set(self.active),
                 events=self.tally.last(),
+                readers={each: each in self.read_as for each in ("alarm-centre", "family-app")},
                 commands={"Send an event": "eventplane send event.json"},
             )
 
+    def offers(self) -> tuple[Offer, ...]:
+        return offers(CONTRACT, "home-1")
+
     def send_alarm(self) -> str:
+        return self.send(SENDER, {"source": f"/homes/home-1/{SENDER}", "type": ALARM})
+
+    def send(self, sender: str, event: Mapping[str, Any]) -> str:
+        whole = completed(CONTRACT, {"id": f"alarm-{self._sent + 1}", **event})
         with self._lock:
             self._sent += 1
-            event = alarm(self._sent)
-            self.tally.sent(event, SENDER, self._now())
-            self._waiting.append(event)
+            self.tally.sent(whole, sender, self._now())
+            self._waiting.append(whole)
         self._flow()
-        return event.id
+        return whole.id
+
+    def read(self, participant: str, *, is_read: bool) -> None:
+        self.asked.append(("read" if is_read else "left", participant))
+        (self.read_as.add if is_read else self.read_as.discard)(participant)
+
+    def ask(self, question: str, words: Sequence[str]) -> Answer:
+        self.asked.append((question, [*words]))
+        if question not in self.answers:
+            raise LocalError("the emulated cloud has ended; see its log")
+        return Answer(f"eventplane {QUESTIONS[question][0]}", 0, self.answers[question])
 
     def strike(self, fault: RoomFault) -> None:
         with self._lock:

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from eventplane.envelope import Sender
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
 from eventplane.reasons import Outcome
+from eventplane.sender import Sender
 from glue_jobs.delivery_audit.findings import Hop, Kind
 from lab.archive_generator.records import ROUTER_LETTERS, Case, decided, letters
 from lab.archive_generator.truth import Truth

@@ -26,6 +26,8 @@ let drawn = null; // the elements of the drawing, by stage and by link
 let before = {};
 let commands = "";
 let eventRows = new Map(); // the rows of the table by event
+let offered = ""; // the contract that the offers are of
+let offers = [];
 
 function element(tag, text, className) {
   const made = document.createElement(tag);
@@ -116,7 +118,7 @@ function showEvents(shown) {
   wanted.forEach((row, place) => table.children[place] === row || table.insertBefore(row, table.children[place] || null));
   byId("no-events").hidden = shown.length > 0;
   if (focused.isConnected) return;
-  const same = [...table.querySelectorAll("summary")].find((each) => each.dataset.of === focused.dataset.of);
+  const same = [...table.querySelectorAll("[data-of]")].find((each) => each.dataset.of === focused.dataset.of);
   (same || table.closest(".scroll")).focus();
 }
 
@@ -125,7 +127,9 @@ function showEvent(event, key, open) {
   const head = element("th");
   head.scope = "row";
   head.append(element("b", event.type), " ", element("span", event.priority, event.priority === "urgent" ? "badge urgent" : "badge"));
-  head.append(element("div", event.id, "dim"));
+  const trace = question("Trace", "trace", [event.source, event.id], `trace ${event.id}`);
+  trace.dataset.of = `trace ${key}`;
+  head.append(element("div", event.id, "dim"), trace);
   row.append(head, element("td", new Date(event.sent_ms).toLocaleTimeString("en-GB")), element("td", event.source, "words wrap"));
   const places = element("ul");
   for (const {inbox, routes, after_ms, copies, account, fate} of event.deliveries) {
@@ -156,6 +160,91 @@ function showButtons(state) {
   }
 }
 
+function showReaders(readers) {
+  const place = byId("readers"), names = Object.keys(readers);
+  if (names.join() !== [...place.children].map((each) => each.dataset.reader).join()) {
+    place.replaceChildren(...names.map((name) => {
+      const button = element("button", undefined, "action reader");
+      button.dataset.reader = name;
+      button.addEventListener("click", () => {
+        const on = button.getAttribute("aria-pressed") === "true";
+        act(on ? "DELETE" : "POST", `readers/${name}`, () => `${name}: ${on ? "only a program of your own reads it now" : "each event is taken as it comes"}.`);
+      });
+      return button;
+    }));
+    if (!names.length) place.textContent = "No route of this contract leads to an inbox that a program reads; add one, then make publish.";
+  }
+  for (const button of place.children) {
+    button.setAttribute("aria-pressed", readers[button.dataset.reader]);
+    const text = `${readers[button.dataset.reader] ? "Stop reading" : "Read"} ${button.dataset.reader}`;
+    if (button.textContent !== text) button.textContent = text;
+  }
+}
+
+async function takeOffers(contract) {
+  if (offered === contract) return;
+  const chosen = byId("offer").value;
+  offers = await ask("GET", "offers");
+  offered = contract;
+  byId("offer").replaceChildren(...offers.map(({sender, type, priority}) => {
+    const option = element("option", `${type} from ${sender}${priority === "urgent" ? ", urgent" : ""}`);
+    option.value = `${sender} ${type}`;
+    return option;
+  }));
+  byId("sending").hidden = !offers.length;
+  byId("no-offers").hidden = offers.length > 0;
+  if (offers.some(({sender, type}) => `${sender} ${type}` === chosen)) byId("offer").value = chosen;
+  else choose();
+}
+
+function choose() {
+  const {event, problem} = offers[byId("offer").selectedIndex] || {event: {}, problem: ""};
+  byId("event").value = JSON.stringify(event, null, 2);
+  byId("editing").open = byId("editing").open || Boolean(problem);
+  if (problem) byId("said").textContent = problem;
+}
+
+function question(text, name, words, label) {
+  const button = element("button", text);
+  if (label) button.setAttribute("aria-label", label);
+  button.addEventListener("click", () => answer(name, words));
+  return button;
+}
+
+async function answer(name, words = []) {
+  const place = byId("answer");
+  place.replaceChildren(element("p", "The answer is on its way ...", "dim"));
+  place.focus();
+  try {
+    const {line, status, output} = await ask("POST", `ask/${name}`, JSON.stringify(words));
+    const text = element("pre", output || "(it printed nothing)");
+    text.tabIndex = 0;
+    place.replaceChildren(element("p", `$ ${line}`), name === "letters" ? letters(output) || text : text, element("p", `exit status ${status}`, "dim"));
+  } catch (error) {
+    place.replaceChildren(element("p", error.message, "bad-news"));
+  }
+}
+
+// What waits, by place, each with what can be done about it; undefined where the command did not print JSON.
+function letters(output) {
+  let queues;
+  const at = output.search(/^{/m); // what is printed for people comes first
+  try { ({queues} = JSON.parse(output.slice(at))); } catch { return undefined; }
+  const full = queues.filter((each) => each.waiting || each.hidden);
+  const list = element("ul", undefined, "plain");
+  list.append(element("li", [output.slice(0, at).trim(), `${queues.length - full.length} of ${queues.length} queues are empty.`].filter(Boolean).join("; ")));
+  list.lastChild.append(" ", question("Show the dead letters of the archive", "show-archived", []));
+  for (const {title, waiting, hidden, looked, reasons} of full) {
+    const row = element("li"), inbox = looked === null;
+    const why = inbox ? "in the inbox, for its reader" : Object.entries(reasons).map((each) => each.join(" ")).join(", ");
+    row.append(element("b", title), ` ${waiting} waiting${hidden ? `, ${hidden} being read` : ""}: ${why} `);
+    row.append(question("Show", inbox ? "show-archived" : "show", inbox ? [] : [title], `show those of ${title}`), " ");
+    row.append(question("Redrive", inbox ? "redrive-letters" : "redrive", inbox ? [] : [title], `redrive those of ${title}`));
+    list.append(row);
+  }
+  return list;
+}
+
 function showVerdict({counters: {due, received, ended, lost}, stages}) {
   const waiting = due - received - ended - lost;
   const broken = Object.values(stages).filter((each) => !each.is_up).map((each) => each.note || "down");
@@ -176,6 +265,7 @@ function show(state) {
   }
   showFlow(state);
   showButtons(state);
+  showReaders(state.readers);
   showEvents(state.events);
   const lines = JSON.stringify(state.commands);
   if (lines !== commands) {
@@ -189,16 +279,16 @@ function show(state) {
   }
 }
 
-async function ask(method, path) {
-  const answer = await fetch(path, {method});
+async function ask(method, path, body) {
+  const answer = await fetch(path, {method, body});
   const document = await answer.json();
   if (!answer.ok) throw new Error(document.error);
   return document;
 }
 
-async function act(method, path, done) {
+async function act(method, path, done, body) {
   try {
-    byId("said").textContent = done(await ask(method, path));
+    byId("said").textContent = done(await ask(method, path, body));
   } catch (error) {
     byId("said").textContent = `That did not work: ${error.message}`;
   }
@@ -206,7 +296,9 @@ async function act(method, path, done) {
 
 async function poll() {
   try {
-    show(await ask("GET", "state"));
+    const state = await ask("GET", "state");
+    await takeOffers(state.contract);
+    show(state);
     byId("silent").hidden = true;
     document.body.dataset.ready = "yes";
   } catch (error) {
@@ -216,7 +308,13 @@ async function poll() {
   setTimeout(poll, POLL_MS);
 }
 
-byId("alarm").addEventListener("click", () => act("POST", "alarm", ({id}) => `Alarm ${id} is sent.`));
+byId("offer").addEventListener("change", choose);
+byId("sending").addEventListener("submit", (submitted) => {
+  submitted.preventDefault();
+  const [sender] = byId("offer").value.split(" ");
+  act("POST", `send/${sender}`, ({id}) => `Event ${id} is sent.`, byId("event").value);
+});
+for (const button of document.querySelectorAll("[data-ask]")) button.addEventListener("click", () => answer(button.dataset.ask));
 for (const button of document.querySelectorAll("[data-fault]")) {
   button.addEventListener("click", () => {
     const {fault, on, strike, heal} = button.dataset;

@@ -12,7 +12,7 @@ import json
 import logging
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
 from http import HTTPStatus
@@ -22,10 +22,11 @@ from secrets import compare_digest, token_urlsafe
 from typing import Any, Final
 
 from contract import pages
+from eventplane import strict_json
 from eventplane.account import Fate
-from eventplane.errors import EventPlaneError
+from eventplane.errors import EnvelopeError, EventPlaneError
 from lab.background import BackgroundServer
-from lab.control_room.plane import PlaneView, RoomFault
+from lab.control_room.plane import QUESTIONS, PlaneView, RoomFault
 from lab.errors import LocalError
 from lab.ports import LOOPBACK
 
@@ -45,6 +46,13 @@ _IDLE_S: Final = 30.0
 """A connection that sends no request for so long is closed."""
 
 _SECRET_BYTES: Final = 16
+
+_MOST_BYTES: Final = 1024 * 1024
+"""Most bytes of a request: larger events than the plane takes may be tried, and no more."""
+
+
+class _BadRequestError(LocalError):
+    """A request of another form than the page's."""
 
 
 class ControlRoom(BackgroundServer):
@@ -89,26 +97,55 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, self.server.page.encode(), "text/html; charset=utf-8")
         elif self._place == "state":
             self._answer(lambda: asdict(self.server.plane.state()))
+        elif self._place == "offers":
+            self._answer(lambda: [asdict(each) for each in self.server.plane.offers()])
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
 
     def do_POST(self) -> None:
-        self._change(self.server.plane.strike)
+        self._change(is_on=True)
 
     def do_DELETE(self) -> None:
-        self._change(self.server.plane.heal)
+        self._change(is_on=False)
 
-    def _change(self, change: Callable[[RoomFault], None]) -> None:
+    def _change(self, *, is_on: bool) -> None:
         if not self._is_allowed(needs_origin=True):
             return
-        if self.command == "POST" and self._place == "alarm":
-            self._answer(lambda: {"id": self.server.plane.send_alarm()})
-            return
-        folder, _, name = self._place.rpartition("/")
-        if folder != "faults" or name not in list(RoomFault):
+        plane, (folder, _, name) = self.server.plane, self._place.rpartition("/")
+        if folder == "faults" and name in list(RoomFault):
+            change = plane.strike if is_on else plane.heal
+            self._answer(lambda: change(RoomFault(name)))
+        elif folder == "readers":
+            self._answer(lambda: plane.read(name, is_read=is_on))
+        elif is_on and folder == "send":
+            self._answer(lambda: {"id": plane.send(name, self._event())})
+        elif is_on and folder == "ask" and name in QUESTIONS:
+            self._answer(lambda: asdict(plane.ask(name, self._words(QUESTIONS[name][1]))))
+        else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
-            return
-        self._answer(lambda: change(RoomFault(name)))
+
+    def _event(self) -> Mapping[str, Any]:
+        event = self._document()
+        if not isinstance(event, dict):
+            raise _BadRequestError("the event is no JSON object; choose one above, and change what you like")
+        return event
+
+    def _words(self, number: int) -> list[str]:
+        words = self._document() if number else []
+        if not isinstance(words, list) or [*map(type, words)] != [str] * number:
+            raise _BadRequestError(f"this question takes {number} words")
+        return words
+
+    def _document(self) -> Any:
+        """Return the JSON of the request's body. Raises `_BadRequestError`."""
+        size = self.headers.get("Content-Length", "")
+        if not size.isdecimal() or len(size) > 9 or int(size) > _MOST_BYTES:
+            self.close_connection = True
+            raise _BadRequestError(f"a request has {_MOST_BYTES:,} bytes at most; send less")
+        try:
+            return strict_json.loads(strict_json.decode_text(self.rfile.read(int(size))))
+        except EnvelopeError as error:
+            raise _BadRequestError(f"{error.detail}; correct the text of the event") from error
 
     @property
     def _place(self) -> str:
@@ -130,11 +167,16 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _answer(self, act: Callable[[], dict[str, Any] | None]) -> None:
+    def _answer(self, act: Callable[[], object]) -> None:
         try:
             document = act() or {}
         except (LocalError, EventPlaneError) as error:
             self._refuse(HTTPStatus.CONFLICT, str(error))
+            return
+        except Exception as error:  # noqa: BLE001 - the page shows it
+            _log.exception("%s %s failed", self.command, self._place)
+            problem = f"the plane could not do that ({error}); repeat it, or see build/up/up.log"
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
             return
         text = json.dumps(document, default=sorted)  # the faults in force may be a set
         self._send(HTTPStatus.OK, text.encode(), "application/json")

@@ -15,11 +15,12 @@ from eventplane.account import EVERY_INBOX, OPEN, Account, Fate, accounts, by_re
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
-from eventplane.envelope import Envelope, Sender
+from eventplane.envelope import Envelope
 from eventplane.expiry import why_expired
 from eventplane.filter_texts import filter_text
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome as Ended
+from eventplane.sender import Sender
 from operations.letters import letter_of
 
 Key = tuple[str, str]
@@ -226,6 +227,10 @@ class Tally:
     def handled(self, inbox: str, key: Key, now_ms: float) -> None:
         """Note that the participant `inbox` received the event `key`, and says that it handled it."""
         self.received(inbox, key, now_ms)
+        self.took(inbox, key, now_ms)
+
+    def took(self, inbox: str, key: Key, now_ms: float) -> None:
+        """Note that the participant `inbox` handled the event `key`, whose arrival another observer sees."""
         with self._lock:
             self._note(key, Account(f"{inbox}.inbox", Fate.HANDLED, inbox, at_ms=round(now_ms)))
 

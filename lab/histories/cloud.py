@@ -13,7 +13,6 @@ from eventplane import presence
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority, subscription_table
 from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
-from eventplane.contract.schedules import most_receives
 from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, Phase
@@ -116,7 +115,7 @@ class CloudModel:
         return self._queue(
             name or channel_queue(channel),
             visibility_s,
-            most_receives(channel, priority),
+            channel.receives_at(priority),
             fifo=is_fifo(channel),
             retention_s=channel.retention_s,
         )

@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from contract import CONTRACT_FILE
 from lab.cloud import CloudEndpoint
-from lab.deploy import COMMANDS, ROOT, TOOLS
+from lab.deploy import COMMANDS, ENVIRONMENT, ROOT, TOOLS
 from lab.errors import LocalError
 from lab.ports import LOOPBACK
 from lab.process import RunningError, kill_by_environment, run_lock, wait_for_end
@@ -76,14 +77,34 @@ class PlaneFolder:
         self.log = self.path / "up.log"
         self.contract = self.path / "contract.json"
         self.environment = self.path / "env"
+        self.authorities = self.path / "devices-ca.pem"
         self._running = self.path / "plane.json"
 
     def write(self, running: Running) -> None:
         """Replace what is known of the plane."""
-        _write_private(self.environment, _exports(running))
+        self.authorities.write_text(running.cloud.ca_pem)
+        _write_private(self.environment, _exports(self.variables(running)))
         unfinished = self._running.with_suffix(".unfinished")
         _write_private(unfinished, json.dumps(asdict(running), indent=2) + "\n")
         unfinished.replace(self._running)
+
+    def variables(self, running: Running) -> dict[str, str]:
+        """Return the variables that lead commands to the plane."""
+        cloud, outputs = running.cloud, running.outputs
+        return {
+            "AWS_ENDPOINT_URL": cloud.url,
+            "AWS_REGION": cloud.region,
+            "AWS_DEFAULT_REGION": cloud.region,
+            "AWS_ACCESS_KEY_ID": cloud.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": cloud.secret_access_key,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "EVENTPLANE_ENV": ENVIRONMENT,
+            "EVENTPLANE_CONTRACT": running.contract_file,
+            "EVENTPLANE_BROKER": f"mqtt://{LOOPBACK}:{running.broker_port}",
+            "EVENTPLANE_DEVICE_ENDPOINT": f"{cloud.mqtt_host}:{cloud.mqtt_port}",
+            "EVENTPLANE_DEVICE_CA": str(self.authorities),
+            **{name: _api(cloud, outputs[output]) for name, output in _APIS.items() if output in outputs},
+        }
 
     def read(self) -> Running:
         """Return what is known of the plane that is up. Raises `NotUpError`."""
@@ -165,23 +186,24 @@ def _write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _exports(running: Running) -> str:
-    cloud = running.cloud
-    names = {
-        "AWS_ENDPOINT_URL": cloud.url,
-        "AWS_REGION": cloud.region,
-        "AWS_DEFAULT_REGION": cloud.region,
-        "AWS_ACCESS_KEY_ID": cloud.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": cloud.secret_access_key,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "EVENTPLANE_ENV": "local",
-        "EVENTPLANE_BROKER": f"mqtt://{LOOPBACK}:{running.broker_port}",
-    }
+_APIS: Final = {
+    "EVENTPLANE_SUBSCRIPTIONS_API": "SubscriptionsApiUrl",
+    "EVENTPLANE_DISCOVERY_API": "DiscoveryApiUrl",
+}
+
+
+def _api(cloud: CloudEndpoint, deployed: str) -> str:
+    """Return where a `deployed` API is without a name server: its host's first label is its id."""
+    url = urlsplit(deployed)
+    return f"{cloud.url}/_aws/execute-api/{(url.hostname or '').partition('.')[0]}{url.path}"
+
+
+def _exports(variables: Mapping[str, str]) -> str:
     tools = shlex.quote(f"{COMMANDS}:{TOOLS}")
     lines = [
         "# Leads commands to the plane of `make up`: source this file.",
         "unset AWS_PROFILE AWS_SESSION_TOKEN",
-        *(f"export {name}={shlex.quote(value)}" for name, value in names.items()),
+        *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
         # The checkout's `eventplane` and its Python; a second sourcing changes nothing.
         f"case :$PATH: in *:{tools}:*) ;; *) export PATH={tools}:$PATH ;; esac",
     ]

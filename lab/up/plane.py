@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Final, Self
-from uuid import uuid4
+from functools import partial
+from typing import Any, Final, Self
 
 from eventplane.contract import Channel, Contract, Place
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.names import OWN_SERVICES
 from eventplane.resource_names import source_queue
-from eventplane.values import timestamp
 from lab.background import Background
 from lab.chaos.fault_proxy import Outage, ProxyTarget
 from lab.cloud import CloudEndpoint
-from lab.control_room.plane import RoomFault, Stage, StageStanding, State
+from lab.consumers import InboxReaders
+from lab.control_room.offers import Offer, completed, offers
+from lab.control_room.plane import QUESTIONS, Answer, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Counters, Tally
+from lab.deploy import ROOT, TOOLS
 from lab.emulator import kill_functions, queued_messages
 from lab.errors import LocalError
 from lab.home import Home
 from lab.oracle import SentLog
-from lab.plane import ROUTERS, leads_to_inbox
-from lab.process import Child
+from lab.plane import ROUTERS, Plane, leads_to_inbox
+from lab.process import Child, NameTakenError, Supervisor
 from lab.services import CALL_SERVICE, CallService, Service
 from lab.up.observer import HomeObserver, ObservingProxy
-
-ALARM: Final = "org.eventplane.alarm.keyword.v1"
-VOICE_SERVICE: Final = "voice-service"
+from stacks.names import url_output
 
 _SEND_S: Final = 1.0
-"""How long an alarm waits for room in the window of 200 alarms without a receipt."""
+"""How long an event waits for room in the window of 200 events without a receipt."""
 
 _S3: Final = ProxyTarget("s3")
 _REFRESH_S: Final = 0.5
@@ -46,7 +47,7 @@ class NoRouterError(LocalError):
     """No process of a router runs."""
 
     def __init__(self) -> None:
-        super().__init__("no router runs at the moment; send an alarm first, which starts one")
+        super().__init__("no router runs at the moment; send an event first, which starts one")
 
 
 class NothingToHealError(LocalError):
@@ -55,6 +56,22 @@ class NothingToHealError(LocalError):
     def __init__(self, fault: RoomFault) -> None:
         self.fault = fault
         super().__init__(f"{fault} does not last: the process starts again by itself")
+
+
+class NoParticipantError(LocalError):
+    """The contract has no participant `name` that can do what was asked."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        super().__init__(f"{name!r} cannot do that by this contract; choose one of: {', '.join(known)}")
+
+
+class QuestionOpenError(LocalError):
+    """The same `question` is being answered."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+        super().__init__(f"the answer to an earlier {question} is still to come; wait for it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,97 +128,179 @@ class _TallyLog(SentLog):
         self._tally.sent(event, channel.participant, now_ms)
 
 
-class LocalPlane:
-    """The plane in `cloud`, called by its functions through `proxy`, with `home`; use it in a `with` block.
+class _Readers(InboxReaders):
+    """Readers of inboxes in the cloud, which take each event and record it in `tally`."""
 
-    `inboxes` has the participant by the name of its queue; `commands` is what one can type. It sends as the
-    home's voice-service and places a call for each alarm as its call-service.
+    def __init__(self, urls: Mapping[str, str], client: Callable[[], Any], tally: Tally) -> None:
+        super().__init__(urls, client)
+        self._tally = tally
+
+    def _take(self, service: str, texts: Sequence[str]) -> None:
+        for text in texts:
+            with suppress(EnvelopeError):
+                self._tally.took(service, parse_event(text).claim, time.time() * 1_000)
+
+
+class LocalPlane:
+    """The `plane`, called by its functions through `proxy`, with `home`; use it in a `with` block.
+
+    `commands` returns what one can type at a plane of a contract with these offers; `environment` leads
+    commands, which run under `supervisor`, to this one. It sends as any service, and places a call for each
+    alarm as the home's call-service.
     """
 
     def __init__(
         self,
-        cloud: CloudEndpoint,
+        plane: Plane,
         proxy: ObservingProxy,
         home: Home,
-        contract: Contract,
-        inboxes: Mapping[str, str],
-        commands: Mapping[str, str],
+        supervisor: Supervisor,
+        environment: Mapping[str, str],
+        commands: Callable[[Contract, Sequence[Offer]], Mapping[str, str]],
     ) -> None:
-        self.tally = Tally(contract)
-        self._contract = contract
-        self._cloud = cloud
+        self.tally = Tally(plane.contract)
         self._proxy = proxy
         self._home = home
-        self._commands = dict(commands)
+        self._supervisor = supervisor
+        self._environment = dict(environment)
+        self._commands_for = commands
         self._observer = HomeObserver(home.broker.port, self.tally, own=CALL_SERVICE)
-        self._watch = BacklogWatch(cloud, home, inboxes)
+        self._watch = BacklogWatch(plane.cloud, home, queue_names(plane.inboxes))
         self._stack = ExitStack()
         self._lock = threading.Lock()
+        self._senders: dict[str, Service] = {}
+        self._readers: dict[str, ExitStack] = {}
         self._has_s3 = True
         self._routed_at_kill: int | None = None
-        proxy.observe(inboxes, self.tally)
+        self._take(plane)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self._observer)
             stack.enter_context(self._watch)
-            port = self._home.broker.port
-            # Another client id than the default, which is for a voice-service of one's own.
-            self._voice = Service(VOICE_SERVICE, port, client_id="control-room")
-            stack.callback(self._voice.close)
-            if CALL_SERVICE in self._contract.participants:
-                log = _TallyLog(self._contract, self.tally)
-                stack.callback(CallService(self._home.name, port, self._contract, log).close)
+            stack.callback(self._close_services)
+            contract = self._plane.contract
+            if CALL_SERVICE in contract.participants:
+                log = _TallyLog(contract, self.tally)
+                port = self._home.broker.port
+                stack.callback(CallService(self._home.name, port, contract, log).close)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def take_contract(self, contract: Contract, inboxes: Mapping[str, str]) -> None:
-        """Use `contract`, whose queues are `inboxes`, from now on."""
-        self._home.reload_contract(contract.canonical)
-        self.tally.take_contract(contract)
-        self._contract = contract
-        self._watch.inboxes = inboxes
-        self._proxy.observe(inboxes, self.tally)
+    def _close_services(self) -> None:
+        with self._lock, ExitStack() as stack:
+            for sender in self._senders.values():
+                stack.callback(sender.close)
+            for reader in self._readers.values():
+                stack.push(reader)
+
+    def take_contract(self, plane: Plane) -> None:
+        """Use the contract and the queues of `plane` from now on."""
+        self._home.reload_contract(plane.contract.canonical)
+        self.tally.take_contract(plane.contract)
+        self._take(plane)
+
+    def _take(self, plane: Plane) -> None:
+        self._plane = plane
+        self._offers = offers(plane.contract, self._home.name)
+        self._commands = dict(self._commands_for(plane.contract, self._offers))
+        self._watch.inboxes = queue_names(plane.inboxes)
+        self._proxy.observe(self._watch.inboxes, self.tally)
 
     def state(self) -> State:
         """Return the present state."""
-        backlog, active = self._watch.now, self._active()
+        backlog, active, contract = self._watch.now, self._active(), self._plane.contract
         is_idle = not (active - {RoomFault.ROUTER} or backlog.on_the_way or backlog.given_up)
         counters = self.tally.counters(backlog.spool, is_idle, time.time() * 1_000, str(backlog))
         return State(
-            contract=self._contract.version,
+            contract=contract.version,
             home=self._home.name,
             stages=self._stages(backlog, active, counters),
             counters=counters,
             latency=self.tally.latency(),
             active=tuple(sorted(active)),  # it becomes JSON
             events=self.tally.last(),
+            readers={each: each in self._readers for each in self._readable()},
             commands=self._commands,
         )
 
-    def send_alarm(self) -> str:
-        """Publish an alarm at the home's broker, once that is up, and return the event's id.
+    def offers(self) -> tuple[Offer, ...]:
+        """Return an event of each type and sender of the contract in force."""
+        return self._offers
 
-        Raises `WindowFullError` when 200 alarms have no receipt yet.
+    def send(self, sender: str, event: Mapping[str, Any]) -> str:
+        """Send `event` as `sender`: at the home's broker, once that is up, or into its queue.
+
+        Raises `NoParticipantError`, `EnvelopeError`, and `WindowFullError` when 200 events of a service in
+        the home have no receipt yet.
         """
-        now = timestamp(datetime.now(UTC))
-        event = write_event(
-            {
-                "id": uuid4().hex,
-                "source": f"/homes/{self._home.name}/{VOICE_SERVICE}",
-                "type": ALARM,
-                "subject": "/living-room",
-                "time": now,
-                "recordedtime": now,
-            },
-            {"keyword": "help"},
-        )
-        self._voice.client.send(event, _SEND_S)
-        self.tally.sent(event, VOICE_SERVICE, time.time() * 1_000)
-        return event.id
+        contract = self._plane.contract
+        known = [each.name for each in contract.participants.values() if each is not contract.device]
+        if sender not in known:
+            raise NoParticipantError(sender, known)
+        whole = completed(contract, event)
+        if contract.participants[sender].kind.is_on_device:
+            with self._lock:
+                if sender not in self._senders:
+                    # Another client id than the default, which is for a service of one's own.
+                    client_id = f"control-room-{sender}-sends"
+                    self._senders[sender] = Service(sender, self._home.broker.port, client_id=client_id)
+            self._senders[sender].client.send(whole, _SEND_S)
+        else:
+            url = self._plane.outputs[url_output(sender, "Outbox")]
+            self._plane.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=whole.json)
+        self.tally.sent(whole, sender, time.time() * 1_000)
+        return whole.id
+
+    def read(self, participant: str, *, is_read: bool) -> None:
+        """Read an inbox, beside a program that reads it, or no longer. Raises `NoParticipantError`."""
+        known = self._readable()
+        if participant not in known:
+            raise NoParticipantError(participant, known)
+        with self._lock:
+            if not is_read:
+                self._readers.pop(participant, ExitStack()).close()
+            elif participant not in self._readers:
+                self._readers[participant] = self._reader(participant)
+
+    def _reader(self, participant: str) -> ExitStack:
+        stack, client = ExitStack(), partial(self._plane.cloud.client, "sqs")
+        if url := self._plane.inboxes.get(participant):
+            stack.enter_context(_Readers({participant: url}, client, self.tally))
+            return stack
+        port, client_id = self._home.broker.port, f"control-room-{participant}-reads"
+
+        def take(event: Envelope) -> None:
+            self.tally.took(participant, event.claim, time.time() * 1_000)
+
+        stack.callback(Service(participant, port, take, client_id=client_id).close)
+        return stack
+
+    def _readable(self) -> list[str]:
+        """Return the participants to whose inboxes routes lead, and which only a program of theirs reads."""
+        contract = self._plane.contract
+        channels = (contract.channel(each.destination) for each in contract.routes)
+        names = dict.fromkeys(each.participant for each in channels if not each.webhook)
+        return [each for each in names if each not in {*OWN_SERVICES, CALL_SERVICE, contract.device.name}]
+
+    def ask(self, question: str, words: Sequence[str]) -> Answer:
+        """Run a command of `QUESTIONS` with these words more. Raises `QuestionOpenError`."""
+        typed = [*QUESTIONS[question][0].split(), *words]
+        name = f"ask-{question}"
+        log = self._supervisor.run_dir / f"{name}.log"
+        try:
+            with self._lock:
+                if not self._supervisor.is_running(name):
+                    log.unlink(missing_ok=True)
+                line = [str(TOOLS / "python"), "-m", "eventplane", *typed]
+                child = self._supervisor.start(name, line, env={**os.environ, **self._environment}, cwd=ROOT)
+        except NameTakenError:
+            raise QuestionOpenError(question) from None
+        status = child.wait()
+        return Answer(shlex.join(["eventplane", *typed]), status, log.read_text(errors="replace"))
 
     def strike(self, fault: RoomFault) -> None:
         """Start a fault (idempotent). Raises `NoRouterError`."""
@@ -214,7 +313,7 @@ class LocalPlane:
                 case RoomFault.MOSQUITTO:
                     _kill(self._home.broker.child)
                 case RoomFault.ROUTER:
-                    if not kill_functions(replace(self._cloud, url=self._proxy.url), *ROUTERS):
+                    if not kill_functions(replace(self._plane.cloud, url=self._proxy.url), *ROUTERS):
                         raise NoRouterError
                     self._routed_at_kill = self._proxy.routed
                 case RoomFault.S3:

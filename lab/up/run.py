@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from os import urandom
 from pathlib import Path
 from typing import Final
@@ -27,27 +29,29 @@ from contract.publish import (
     SourceMissingError,
     find_deployment,
 )
-from eventplane.contract import Contract, load_compiled
+from eventplane.contract import Contract, ParticipantKind, load_compiled
+from eventplane.names import OWN_SERVICES
 from eventplane.topics import local_topic
 from eventplane_aws.tables import DynamoDbTables
+from lab.control_room.offers import Offer, offers
 from lab.control_room.server import ControlRoom
 from lab.deploy import start_synthesis
 from lab.emulator import ACCOUNT, EMULATOR, REGION, start_emulator
 from lab.errors import LocalError
 from lab.home import Home
 from lab.network import Network
-from lab.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
+from lab.plane import DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
 from lab.ports import LOOPBACK, free_port
 from lab.process import Restarter, Supervisor, run_lock
 from lab.up.folder import FOLDER, MARK, PlaneFolder, Running, end_leftovers
 from lab.up.observer import ObservingProxy
-from lab.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
+from lab.up.plane import LocalPlane
 from lab.waiting import wait_until_none_remain
 from operations import system
 
 HOME: Final = "home-1"
 
-_ALARM_FILE: Final = "alarm.json"
+_EXAMPLE_FILE: Final = "example.json"
 _FOREVER_S: Final = 7 * 86_400
 """Functions stay warm for so long without an event."""
 
@@ -118,11 +122,6 @@ def up(
             signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))  # the terminal was closed
         plane, proxy = _start_cloud(stack, supervisor, console, contract, _context(contract_file, webhooks))
         home = _start_home(stack, supervisor, plane, console)
-        commands = commands_for(folder, home.broker.port, contract_file)
-        inboxes = queue_names(plane.inboxes)
-        seen = stack.enter_context(LocalPlane(plane.cloud, proxy, home, plane.contract, inboxes, commands))
-        stack.enter_context(DownlinkSchedule(plane.cloud))
-        room = stack.enter_context(ControlRoom(seen))
         running = Running(
             pid=os.getpid(),
             cloud=plane.cloud,
@@ -130,15 +129,19 @@ def up(
             contract_version=plane.contract.version,
             home=home.name,
             broker_port=home.broker.port,
-            control_room=room.url,
+            control_room="",
             contract_file=str(contract_file),
             webhooks=webhooks,
         )
-        _write_alarm(folder)
+        commands = partial(commands_for, folder, running)
+        variables = folder.variables(running)
+        seen = stack.enter_context(LocalPlane(plane, proxy, home, supervisor, variables, commands))
+        stack.enter_context(DownlinkSchedule(plane.cloud))
+        running = replace(running, control_room=stack.enter_context(ControlRoom(seen)).url)
         folder.contract.write_bytes(plane.contract.canonical)
         folder.write(running)
         tell(running, folder, console, time.monotonic() - began)
-        _stay(folder, seen, published, supervisor)
+        _stay(folder, plane, seen, published, supervisor)
 
 
 def publish(folder: PlaneFolder, console: Console, webhooks: Mapping[str, str] | None = None) -> None:
@@ -186,24 +189,31 @@ def publish(folder: PlaneFolder, console: Console, webhooks: Mapping[str, str] |
     console.print(f"contract {contract.version} is in force")
 
 
-def commands_for(folder: PlaneFolder, broker_port: int, contract_file: Path) -> dict[str, str]:
-    """Return commands for the plane, by what they do."""
+def commands_for(
+    folder: PlaneFolder, running: Running, contract: Contract, known: Sequence[Offer]
+) -> dict[str, str]:
+    """Return commands for the plane with `contract` in force and the events in `known`, by what they do."""
     publish_, down = "make publish", "make down"
     if folder.path != FOLDER.resolve():
         own = shlex.quote(str(folder.path))
         publish_, down = (f"python -m lab.up {each} --folder {own}" for each in ("publish", "down"))
-    env, alarm = _relative(folder.environment), _relative(folder.path / _ALARM_FILE)
-    topic = local_topic(VOICE_SERVICE, "outbox")
+    found = {"lead commands to this plane": f"source {_relative(folder.environment)}"}
+    if at_home := [each for each in known if contract.participants[each.sender].kind.is_on_device]:
+        offer, example = at_home[0], folder.path / _EXAMPLE_FILE
+        example.write_text(json.dumps({"specversion": "1.0", "id": "EVENT-ID", **offer.event}))
+        found[f"publish an event of {offer.type} at the home's broker"] = (
+            f"sed s/EVENT-ID/$(cat /proc/sys/kernel/random/uuid)/ {_relative(example)} | "
+            f"mosquitto_pub -p {running.broker_port} -q 1 -t {local_topic(offer.sender, 'outbox')} -s"
+        )
+    found["send an event of a file, as its participant"] = "eventplane send EVENT.json"
+    services = [each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+    if inboxes := [each for each in services if each not in OWN_SERVICES]:
+        found["see an inbox"] = f"eventplane inbox {inboxes[0]} --follow"
     return {
-        "lead commands to this plane": f"source {env}",
-        "publish an alarm at the home's broker": (
-            f"sed s/ALARM-ID/$(cat /proc/sys/kernel/random/uuid)/ {alarm} | "
-            f"mosquitto_pub -p {broker_port} -q 1 -t {topic} -s"
-        ),
-        "send an event of a file, as its participant": "eventplane send EVENT.json",
-        "see an inbox": "eventplane inbox alarm-centre --follow",
+        **found,
         "follow one event": "eventplane trace ID --follow",
-        f"put a changed {_relative(contract_file)} in force": publish_,
+        "audit what the plane did": "eventplane audit run all",
+        f"put a changed {_relative(Path(running.contract_file))} in force": publish_,
         "end it all": down,
     }
 
@@ -211,7 +221,8 @@ def commands_for(folder: PlaneFolder, broker_port: int, contract_file: Path) -> 
 def tell(running: Running, folder: PlaneFolder, console: Console, seconds: float | None = None) -> None:
     """Print where the plane is, and commands for it."""
     took = "" if seconds is None else f" after {seconds:.0f} s"
-    commands = commands_for(folder, running.broker_port, Path(running.contract_file))
+    contract = load_compiled(folder.contract.read_bytes(), str(folder.contract))
+    commands = commands_for(folder, running, contract, offers(contract, running.home))
     lines = [
         f"the plane is up{took}: one home ({running.home}), contract {running.contract_version}",
         "",
@@ -270,11 +281,22 @@ def _start_home(stack: ExitStack, supervisor: Supervisor, plane: Plane, console:
 
 
 def _stay(
-    folder: PlaneFolder, plane: LocalPlane, published: queue.SimpleQueue[int], supervisor: Supervisor
+    folder: PlaneFolder,
+    deployed: Plane,
+    plane: LocalPlane,
+    published: queue.SimpleQueue[int],
+    supervisor: Supervisor,
 ) -> None:
-    """Take each published contract, until a signal ends the process. Raises `CloudEndedError`."""
+    """Take each published contract, until a signal ends the process. Raises `CloudEndedError`.
+
+    Each day the audit gets a list of the devices that there are: the local cloud runs no schedules.
+    """
+    listed = ""
     # Not checked by its port: a cloud busy with a deployment may accept no connection for seconds.
     while supervisor.is_running(EMULATOR):
+        if listed != (today := f"{datetime.now(UTC):%Y-%m-%d}"):
+            snapshot_fleet(deployed)
+            listed = today
         try:
             published.get(timeout=_WATCH_S)
         except queue.Empty:
@@ -282,18 +304,9 @@ def _stay(
         contract = load_compiled(folder.contract.read_bytes(), str(folder.contract))
         running = folder.read()
         deployed = Plane(running.cloud, running.outputs, contract)
-        plane.take_contract(contract, queue_names(deployed.inboxes))
+        plane.take_contract(deployed)
         folder.write(replace(running, contract_version=contract.version))
     raise CloudEndedError(supervisor.run_dir / f"{EMULATOR}.log")
-
-
-def _write_alarm(folder: PlaneFolder) -> None:
-    """Write an alarm with a placeholder for its id."""
-    (folder.path / _ALARM_FILE).write_text(
-        f'{{"specversion": "1.0", "id": "ALARM-ID", "source": "/homes/{HOME}/{VOICE_SERVICE}", '
-        f'"type": "{ALARM}", "subject": "/living-room", "datacontenttype": "application/json", '
-        '"data": {"keyword": "help"}}'
-    )
 
 
 @contextmanager

@@ -21,15 +21,15 @@ SECONDS = 480.0
 
 
 class Desk:
-    """A plane of `make up` with a contract of its own, in a `project` folder that commands can change."""
+    """A plane of `make up` with a `contract`, or else a copy of the shipped one in `project`, to change."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, contract: Path | None = None) -> None:
         self.project = path / "project"
         self.folder = PlaneFolder(path / "up")
         self._output = path / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self.project.mkdir()
-        copy_contract(self.project / "contract")
+        self._contract = contract or copy_contract(self.project / "contract")
 
     @property
     def running(self) -> Running:
@@ -52,8 +52,8 @@ class Desk:
             self._process.wait()
 
     def _start(self) -> None:
-        file = self.project / "contract" / "event_plane.yaml"
-        line = [sys.executable, "-m", "lab.up", "--contract", str(file), "--folder", str(self.folder.path)]
+        line = [sys.executable, "-m", "lab.up", "--contract", str(self._contract)]
+        line += ["--folder", str(self.folder.path)]
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(line, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         assert eventually(self._is_up, SECONDS, every_s=0.2), self._output.read_text()
@@ -67,10 +67,21 @@ class Desk:
         return True
 
 
+def asked(running: Running, method: str, path: str, body: str | None = None) -> Any:
+    """Return what the control room answers to its page."""
+    origin = running.control_room.rsplit("/", 2)[0]
+    data = None if body is None else body.encode()
+    request = urllib.request.Request(  # noqa: S310 - our own
+        running.control_room + path, data, {"Origin": origin}, method=method
+    )
+    with urllib.request.urlopen(request, timeout=180) as answer:  # noqa: S310
+        return json.load(answer)
+
+
 def state(running: Running) -> dict[str, Any]:
     """Return what the control room shows."""
-    with urllib.request.urlopen(f"{running.control_room}state", timeout=30) as answer:  # noqa: S310 - our own
-        return json.load(answer)
+    found: dict[str, Any] = asked(running, "GET", "state")
+    return found
 
 
 @pytest.fixture(scope="session")

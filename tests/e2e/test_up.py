@@ -20,7 +20,6 @@ from lab.control_room.plane import RoomFault
 from lab.control_room.server import BUTTONS
 from lab.ports import LOOPBACK
 from lab.up.folder import Running, end_leftovers
-from lab.up.plane import ALARM
 from stacks.names import url_output
 from tests.browser import Page
 from tests.e2e.conftest import Desk, state
@@ -28,6 +27,7 @@ from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
 from tests.listeners import elsewhere, listeners
 
+ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 ROOM_S = 150.0
 """How long an alarm may take: a message that a killed router had in its hands comes again after 35 s."""
@@ -94,8 +94,8 @@ def test_an_own_event_is_shown(running: Running, more: dict[str, Any], inbox: st
 def send_alarm(page: Page) -> str:
     """Send an alarm by its button, and return the event's id."""
     page.run("document.getElementById('said').textContent = ''")
-    page.run("document.getElementById('alarm').click()")
-    page.wait_for("document.getElementById('said').textContent.startsWith('Alarm ')")
+    page.run("document.getElementById('send').click()")
+    page.wait_for("document.getElementById('said').textContent.startsWith('Event ')")
     return str(page.run("document.getElementById('said').textContent.split(' ')[1]"))
 
 

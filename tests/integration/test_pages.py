@@ -1,6 +1,7 @@
 """Every page in a real browser: it fits and can be read, what it draws, and what each button does."""
 
 import csv
+import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -250,7 +251,7 @@ def counter(name: str) -> str:
 
 
 def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> None:
-    page.run("document.getElementById('alarm').click()")
+    page.run("document.getElementById('send').click()")
     page.wait_for("document.querySelector('tr.arrived')")
     text = page.run("document.querySelector('tr.arrived').innerText")
     assert "org.eventplane.alarm.keyword.v1" in text
@@ -259,11 +260,11 @@ def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> 
     assert 'type starts with "org.eventplane.alarm."' in page.run(
         "document.querySelector('tr.arrived').innerText"
     )
-    page.run("document.getElementById('alarm').click()")
+    page.run("document.getElementById('send').click()")
     page.wait_for("document.querySelectorAll('tr.arrived').length === 2")
     assert page.run("document.querySelectorAll('tr.arrived details[open]').length") == 1
     page.wait_for(f"{counter('received')} === 6 && {counter('sent')} === 2 && {counter('lost')} === 0")
-    page.wait_for("document.getElementById('said').textContent === 'Alarm alarm-2 is sent.'")
+    page.wait_for("document.getElementById('said').textContent === 'Event alarm-2 is sent.'")
     assert "2 passed" in page.run("document.querySelector('[data-stage=inboxes]').textContent")
     assert page.run("document.querySelector('[data-latency=p50_ms]').textContent").endswith(" ms")
     assert page.run("document.getElementById('lines').innerText").endswith("eventplane send event.json")
@@ -295,6 +296,91 @@ def test_a_row_that_changes_stays_open_and_keeps_the_focus(page: Page, plane: Fa
     page.wait_for("document.querySelector('tr.arrived')")
     assert page.run("document.activeElement.dataset.of") == of
     assert page.run("document.activeElement.parentElement.open") is True
+
+
+def test_any_declared_event_is_sent_as_it_is_written(page: Page, plane: FakePlane) -> None:
+    page.wait_for("document.getElementById('offer').length > 5")
+    chosen = "[...document.getElementById('offer').options].find((each) => each.value.startsWith('carers'))"
+    page.run(f"{chosen}.selected = true; document.getElementById('offer').dispatchEvent(new Event('change'))")
+    text = "document.getElementById('event')"
+    assert page.run(f"JSON.parse({text}.value).todevice") == "home-1"
+    page.run(f"{text}.value = {text}.value.replace('{{', '{{\"id\": \"mine\",')")
+    page.run("document.getElementById('send').focus()")
+    page.press("Enter")
+    page.wait_for("document.getElementById('said').textContent === 'Event mine is sent.'")
+    assert [(each.id, each.source) for each in plane.tally.last()] == [("mine", "/carers")]
+    for broken, problem in (
+        ("{", "Expecting property name"),
+        ("[]", "choose one above"),
+        ("{}", "is required"),
+    ):
+        page.run(f"{text}.value = '{broken}'; document.getElementById('send').click()")
+        page.wait_for(f"document.getElementById('said').textContent.includes('{problem}')")
+    assert len(plane.tally.last()) == 1
+    page.problems.clear()
+
+
+def test_inboxes_are_read_on_request(page: Page, plane: FakePlane) -> None:
+    button = "document.querySelector('[data-reader=family-app]')"
+    page.wait_for(button)
+    page.run(f"{button}.focus()")
+    for pressed in ("true", "false"):
+        page.press("Enter")
+        page.wait_for(f"{button}.getAttribute('aria-pressed') === '{pressed}'")
+    assert plane.asked == [("read", "family-app"), ("left", "family-app")]
+    assert page.run(f"document.activeElement === {button}")
+
+
+LETTERS = {
+    "queues": [
+        {
+            "title": "desk.inbox",
+            "name": "desk-dlq",
+            "waiting": 2,
+            "hidden": 1,
+            "looked": 2,
+            "reasons": {"odd": 2},
+        },
+        {"title": "ops.inbox", "name": "ops", "waiting": 1, "hidden": 0, "looked": None, "reasons": {}},
+        {"title": "empty.inbox", "name": "empty", "waiting": 0, "hidden": 0, "looked": None, "reasons": {}},
+    ]
+}
+
+
+def test_questions_are_answered_by_commands(page: Page, plane: FakePlane) -> None:
+    plane.answers = {
+        "audit": "proven",
+        "trace": HOSTILE,
+        "letters": f"a note\n{json.dumps(LETTERS, indent=2)}\n",
+        "redrive": "2 moved",
+    }
+    answer = "document.getElementById('answer').innerText"
+    page.run("document.querySelector('[data-ask=audit]').click()")
+    page.wait_for(f"{answer}.includes('$ eventplane audit run all') && {answer}.includes('proven')")
+    plane.send_alarm()
+    page.wait_for("document.querySelector('#events button')")
+    page.run("document.querySelector('#events button').focus()")
+    page.press("Enter")
+    page.wait_for(f"{answer}.includes({json.dumps(HOSTILE)})")
+    assert page.run("document.title") == "Control room"
+    page.run("document.querySelector('[data-ask=letters]').click()")
+    page.wait_for(f"{answer}.includes('desk.inbox 2 waiting, 1 being read: odd 2')")
+    assert "a note; 1 of 3 queues are empty" in page.run(answer)
+    assert page.run(FITS)
+    assert page.violations() == []
+    page.run("document.querySelector('#answer [aria-label=\"redrive those of desk.inbox\"]').click()")
+    page.wait_for(f"{answer}.includes('2 moved')")
+    page.run("document.querySelector('[data-ask=letters]').click()")
+    page.wait_for(f"{answer}.includes('ops.inbox')")
+    page.run("document.querySelector('#answer [aria-label=\"redrive those of ops.inbox\"]').click()")
+    page.wait_for(f"{answer}.includes('the emulated cloud has ended; see its log')")
+    assert [each for each in plane.asked if each[0] != "letters"] == [
+        ("audit", []),
+        ("trace", ["/homes/home-1/voice-service", "alarm-1"]),
+        ("redrive", ["desk.inbox"]),
+        ("redrive-letters", []),
+    ]
+    page.problems.clear()
 
 
 def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.cloud import CloudEndpoint
 from lab.deploy import ROOT
 from lab.process import RunningError
-from lab.up.folder import MARK, NotUpError, PlaneFolder, end_leftovers, stop
+from lab.up.folder import MARK, NotUpError, PlaneFolder, Running, end_leftovers, stop
 from tests.eventually import eventually
 
 HOLD = """
@@ -68,3 +69,20 @@ def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folde
     assert end_leftovers(folder) == 1
     assert left.wait(10) == -signal.SIGKILL
     assert [each.poll() for each in others] == [None, None]
+
+
+def test_the_environment_leads_to_all_of_the_plane(folder: PlaneFolder) -> None:
+    cloud = CloudEndpoint("http://127.0.0.1:5", "us-east-1", "0", "127.0.0.1", 8883, "PEM", "key", "secret")
+    outputs = {"SubscriptionsApiUrl": "http://abc.execute-api.localhost:5/v1"}
+    running = Running(1, cloud, outputs, "v", "home-1", 1883, "", "/my own/plane.yaml")
+    folder.path.mkdir()
+    folder.write(running)
+    script = f"source {folder.environment}; env -0; eventplane --version >&2"
+    shell = ["bash", "-euc", script]
+    done = subprocess.run(shell, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True)
+    found = dict(each.split("=", 1) for each in done.stdout.split("\0") if each)
+    assert found.items() >= folder.variables(running).items()
+    assert found["EVENTPLANE_CONTRACT"] == "/my own/plane.yaml"
+    assert found["EVENTPLANE_SUBSCRIPTIONS_API"] == "http://127.0.0.1:5/_aws/execute-api/abc/v1"
+    assert "EVENTPLANE_DISCOVERY_API" not in found
+    assert Path(found["EVENTPLANE_DEVICE_CA"]).read_text() == "PEM"
