@@ -6,6 +6,7 @@ one JSON object (CloudEvents, structured mode). Filters, rights and guarantees s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -46,7 +47,8 @@ def asyncapi(contract: Contract, names: Iterable[str] = ()) -> Document:
     """Return the document of the participants `names`, of all by default."""
     participants = [each for each in contract.participants.values() if not names or each.name in names]
     types = _types(contract)
-    channels = {each.address: _channel(each, types) for one in participants for each in one.channels}
+    keys = _keys({each for one in types.values() for each in one})
+    channels = {each.address: _channel(each, types, keys) for one in participants for each in one.channels}
     used = sorted({type for each in channels for type in types[each]})
     servers = {
         each["$ref"].rpartition("/")[2] for one in channels.values() for each in one.get("servers", ())
@@ -64,13 +66,24 @@ def asyncapi(contract: Contract, names: Iterable[str] = ()) -> Document:
         "operations": {
             f"{each.name}.{verb}": operation
             for each in participants
-            for verb, operation in _operations(each, types).items()
+            for verb, operation in _operations(each, types, keys).items()
         },
         "components": {
-            "messages": {each: _message(contract, each) for each in used},
+            "messages": {keys[each]: _message(contract, each) for each in used},
             "schemas": {"attributes": _attributes()},
         },
     }
+
+
+def _keys(types: Iterable[str]) -> dict[str, str]:
+    """Return the key of each type: itself, as far as keys and references may have its characters."""
+    found: dict[str, str] = {}
+    for each in sorted(types):
+        key = re.sub(r"[^A-Za-z0-9._-]", "_", each)
+        while key in found.values():
+            key += "_"
+        found[each] = key
+    return found
 
 
 def _types(contract: Contract) -> dict[str, list[str]]:
@@ -91,11 +104,13 @@ def _types(contract: Contract) -> dict[str, list[str]]:
     return {address: sorted(types) for address, types in found.items()}
 
 
-def _channel(channel: Channel, types: dict[str, list[str]]) -> Document:
+def _channel(channel: Channel, types: dict[str, list[str]], keys: dict[str, str]) -> Document:
     address, server = _address(channel)
     document: Document = {
         "address": address,
-        "messages": {each: {"$ref": f"#/components/messages/{each}"} for each in types[channel.address]},
+        "messages": {
+            keys[each]: {"$ref": f"#/components/messages/{keys[each]}"} for each in types[channel.address]
+        },
     }
     if server:
         document["servers"] = [{"$ref": f"#/servers/{server}"}]
@@ -119,14 +134,16 @@ def _address(channel: Channel) -> tuple[str | None, str]:
     return queue_name("{environment}", channel_queue(channel), is_fifo=is_fifo), "sqs"
 
 
-def _operations(participant: Participant, types: dict[str, list[str]]) -> dict[str, Document]:
+def _operations(
+    participant: Participant, types: dict[str, list[str]], keys: dict[str, str]
+) -> dict[str, Document]:
     outbox, inbox, replies = participant.outbox, participant.inbox, participant.replies
     asked = [each for each in types[outbox.address] if participant.may_ask(each)]
     sent = [each for each in types[outbox.address] if participant.may_send(each) or each not in asked]
     made = {
-        "send": _operation("send", participant, outbox, sent),
-        "ask": _operation("send", participant, outbox, asked),
-        "receive": _operation("receive", participant, inbox, types[inbox.address]),
+        "send": _operation("send", participant, outbox, [keys[each] for each in sent]),
+        "ask": _operation("send", participant, outbox, [keys[each] for each in asked]),
+        "receive": _operation("receive", participant, inbox, [keys[each] for each in types[inbox.address]]),
     }
     if replies:
         made["ask"]["reply"] = {
@@ -136,21 +153,21 @@ def _operations(participant: Participant, types: dict[str, list[str]]) -> dict[s
     return {verb: each for verb, each in made.items() if each["messages"]}
 
 
-def _operation(action: str, participant: Participant, channel: Channel, types: list[str]) -> Document:
+def _operation(action: str, participant: Participant, channel: Channel, keys: list[str]) -> Document:
     document: Document = {
         "action": action,
         "channel": {"$ref": f"#/channels/{channel.address}"},
         "summary": participant.description,
         "tags": [{"name": participant.name}],
-        "messages": [_in_channel(channel, each) for each in types],
+        "messages": [_in_channel(channel, each) for each in keys],
     }
     if participant.kind is not ParticipantKind.CLOUD_SERVICE:
         document["bindings"] = {"mqtt": {"qos": 1, "bindingVersion": "0.2.0"}}
     return document
 
 
-def _in_channel(channel: Channel, type: str) -> Document:
-    return {"$ref": f"#/channels/{channel.address}/messages/{type}"}
+def _in_channel(channel: Channel, key: str) -> Document:
+    return {"$ref": f"#/channels/{channel.address}/messages/{key}"}
 
 
 def _message(contract: Contract, type: str) -> Document:

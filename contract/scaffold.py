@@ -187,7 +187,7 @@ def new_project(folder: Path) -> list[Path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
     except OSError as error:
-        problem = f"{error.filename}: cannot be made: {error.strerror}"
+        problem = f"{error.filename or folder}: cannot be made: {error.strerror}"
         raise ScaffoldError(problem, "name a new folder in one of yours") from error
     return list(files)
 

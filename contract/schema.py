@@ -34,7 +34,10 @@ def contract_schema() -> Schema:
         "required": ["kind", "description"],
         "properties": {"kind": {"enum": list(ParticipantKind), "description": "where it runs"}},
         "allOf": [
-            {"if": {"properties": {"kind": {"const": each}}}, "then": {"$ref": f"#/$defs/{each}"}}
+            {
+                "if": {"properties": {"kind": {"const": each}}, "required": ["kind"]},
+                "then": {"$ref": f"#/$defs/{each}"},
+            }
             for each in ParticipantKind
         ],
     }
@@ -47,7 +50,7 @@ def contract_schema() -> Schema:
                 "name": {"type": "string", "pattern": r"\S"},
                 "participants": _entries(participant),
                 "event_types": {"type": ["object", "null"], "additionalProperties": _event_type()},
-                "routes": {**_entries(_route()), "minProperties": 1},
+                "routes": {**_entries(_route()), "type": ["object", "null"]},
             },
             "format",
             "name",
@@ -145,7 +148,7 @@ def _route() -> Schema:
     members["to"]["pattern"] = rf"^{NAME.pattern}\.(inbox|outbox|{REPLIES})$"
     interest = {"type": ["array", "null"], "items": _FILTER, "description": "written by the plane"}
     return _members(
-        {**members, "filter": _FILTER, "description": {"type": ["string", "null"]}, "interest": interest},
+        {**members, "filter": _FILTER, "description": {}, "interest": interest},
         "to",
         "filter",
     )

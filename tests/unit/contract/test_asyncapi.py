@@ -27,7 +27,7 @@ ODD = {
     "participants/desk/asks": [RING],
     "participants/desk/outbox/transport": "sqs_fifo",
     "participants/shop": {"kind": "cloud_service", "description": "d", "inbox": {"transport": "nats"}},
-    "participants/bell/sends": [RING, "org.example.door.*", "com.elsewhere"],
+    "participants/bell/sends": [RING, "org.example.door.*", "com.elsewhere", "a/b ~#%ä", "a/b ~#%ö"],
     f"event_types/{RING}/schemas": [{"$id": "a:1", "examples": [{"a": 1}]}, {"$id": "a:2"}],
     "routes/to-shop": {"filter": {"exact": {"type": RING}}, "to": "shop.inbox"},
     "routes/down": {"filter": {"exact": {"type": RING}}, "to": "device.inbox"},
@@ -109,7 +109,7 @@ def test_operations_follow_the_routes() -> None:
     document = exported("odd")[1]
     sends = {name: {each["$ref"].rpartition("/")[2] for each in it["messages"]} for name, it in
              document["operations"].items()}  # fmt: skip
-    assert sends["bell.send"] == {RING, "com.elsewhere"}
+    assert sends["bell.send"] == {RING, "com.elsewhere", "a_b_____", "a_b______"}
     assert sends["desk.ask"] == {RING}
     assert "desk.send" not in sends
     assert (

@@ -1,6 +1,11 @@
 """The JSON Schema of the contract's file agrees with the compiler about its shape."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +15,7 @@ import yaml
 
 from contract import CONTRACT_FILE
 from contract.schema import contract_schema
-from eventplane.contract import ContractError, ParticipantKind
+from eventplane.contract import ContractError, ParticipantKind, compile_contract
 from eventplane.contract.channels import SETTINGS
 from tests.unit.contract.small import document, small
 from tests.unit.contract.test_contract import FAULTS
@@ -78,6 +83,7 @@ participants.tables
 participants.tap
 participants.urgent-ingest
 participants.urgentingest
+routes
 routes.down.delivery_guarantee
 routes.down.to
 routes.replies-to-bell
@@ -120,12 +126,57 @@ def test_an_editor_marks_it(path: str, value: Any) -> None:
         small({path: value})
 
 
-def test_what_compiles_is_valid_with_every_default() -> None:
-    written = {
-        "participants/desk/asks": ["org.example.*"],
-        "participants/desk/may_address": ["group-1"],
-        "participants/desk/may_subscribe": {"not": {"suffix": {"type": "x"}}},
-        "participants/desk/inbox": {"webhook": {}, "expiry_s": 1},
-        "event_types/more/schemas": [{"$id": "a:1"}],
-    }
-    assert faults(json.loads(small(written).canonical)) == []
+RICH = {
+    "participants/desk/asks": ["org.example.*"],
+    "participants/desk/may_address": ["group-1"],
+    "participants/desk/may_subscribe": {"not": {"suffix": {"type": "x"}}},
+    "participants/desk/inbox": {"webhook": {"timeout_s": 3}, "expiry_s": 1, "priority": "low"},
+    "participants/desk/retired": False,
+    "participants/device/outbox": {"when_full": "refuse", "forward": "all"},
+    "participants/device/inbox/downlink": "state",
+    "participants/bell/outbox": {"receipts": True, "batching_delay_ms": 5},
+    "event_types/more/schemas": [{"$id": "a:1"}],
+    "event_types/more/schema_check": "known",
+    "routes/up/delivery_guarantee": "at_least_once",
+    "routes/up/description": "why",
+}
+VALUES = (
+    None,
+    0,
+    1,
+    10**9,
+    1.5,
+    "",
+    "x",
+    "urgent",
+    True,
+    [],
+    ["a.*"],
+    [None],
+    {},
+    {"all": [{"sql": "TRUE"}]},
+)
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each member below `document`."""
+    for name in (
+        document if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else ()
+    ):
+        yield (*path, name)
+        yield from places(document[name], (*path, name))
+
+
+def test_whatever_compiles_is_valid() -> None:
+    compiled = 0
+    for path in places(document(deepcopy(RICH))):
+        for value in VALUES:
+            changed = document(deepcopy(RICH))
+            *above, last = path
+            reduce(getitem, above, changed)[last] = value
+            with suppress(ContractError):
+                contract = compile_contract(deepcopy(changed), "changed")
+                compiled += 1
+                assert faults(changed) == [], (path, value)
+                assert faults(json.loads(contract.canonical)) == []
+    assert compiled > 100
