@@ -31,7 +31,7 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
     "completion": ("operations.completion", "print the completion script of a shell"),
     "contract": (
         "operations.contract_command",
-        "check, compile, compare, explain, draw or publish the contract",
+        "check, compile, compare, explain, draw, simulate or publish the contract",
     ),
     "dead-letters": (
         "operations.dead_letters_command",
@@ -65,6 +65,7 @@ _INSTALLED_WITH: Final = {
     "cryptography": "cryptography",
     **dict.fromkeys(("yaml", "jsonschema", "referencing", "jinja2"), "eventplane[contract]"),
     "eventplane_client": "eventplane-client[aws]",
+    **dict.fromkeys(("edge", "eventplane_edge"), "eventplane[simulate]"),
 }
 """What brings a package that a command may lack."""
 

@@ -27,6 +27,7 @@ from operations.command import (
     present,
     say,
 )
+from parts import load
 
 _NO_IMAGE: Final = (
     "it was not compared with the contract of any device's image (--image FILE); "
@@ -66,6 +67,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a contract in the image of devices, YAML or compiled; may be repeated",
     )
+    trying = load("simulate", "command")
+    trying.arguments(verb("simulate", trying.run, "try it under traffic and weather, before it is deployed"))
     allowing = verb("acl", _acl, "write an access file for the home's Mosquitto")
     describing = verb("schema", _schema, "print the JSON Schema of the contract's file, for editors")
     describing.description = (

@@ -19,6 +19,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from eventplane_aws.prices import dollars
 from eventplane_client.client import Client
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.errors import NothingThereError
@@ -31,7 +32,6 @@ from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from lab.benchmarks.cloud.plane import ALARM, SIZE, event
-from lab.benchmarks.cost.prices import dollars
 from lab.benchmarks.edge.parts import EdgeSite, site, start_forwarder
 from lab.benchmarks.results import Figure, percentiles
 from lab.benchmarks.runner import Benchmark

@@ -29,6 +29,9 @@ _OF_PARTS = {
 }
 """The modules of parts that programs with a wheel load; what these import comes with them."""
 
+_READ = ("*.j2", "weathers/*.toml")
+"""What programs of parts read in their folders."""
+
 _SEVERAL = '\n__path__ = __import__("pkgutil").extend_path(__path__, __name__)\n'
 """What a package of parts ends with: several wheels have modules in it, perhaps in folders of their own."""
 
@@ -71,6 +74,9 @@ def _of_parts(wheel: str) -> set[Path]:
     programs = [place(part, name) for part in PARTS for name in _OF_PARTS[wheel] if has(part, name)]
     folder = ROOT / "parts"
     files = {*closure([ROOT], "parts", *programs).files.values(), folder / "py.typed"}
+    # Beside modules lie what they read: templates, and files that people take as a beginning.
+    beside = {each.parent for each in files if each.is_relative_to(folder)}
+    files |= {each for place in beside for kind in _READ for each in place.glob(kind)}
     own = {each.relative_to(folder) for each in files if each.is_relative_to(folder)}
     return own if wheel == "eventplane" else own - _of_parts("eventplane")
 

@@ -262,6 +262,21 @@ class HomeModel:
             at_s = max(at_s, self.engine.now_s + 0.001)
             self._alarm = self.engine.at(at_s, lambda: self._wake(forwarder))
 
+    # What becomes of events.
+
+    def note_stored(self, epoch: str, stored: StoredEvent, event: Envelope) -> None:
+        """Record that the spool of an `epoch` has an event."""
+        self.numbers[event.claim] = epoch, stored.sequence
+        if self.contract.device.outbox.address in stored.destinations:
+            is_urgent = stored.rank <= Priority.URGENT.rank
+            self.for_cloud[epoch, stored.sequence] = Kept(self.engine.now_s, is_urgent)
+
+    def note_ended(self, epoch: str, delivery: Delivery, discard: Discard | None = None) -> None:
+        """Record that a delivery has ended: it was made, or it is a `discard`."""
+        if delivery.destination == self.contract.device.outbox.address:
+            kept = self.for_cloud[epoch, delivery.sequence]
+            kept.ended_s, kept.is_sent = self.engine.now_s, discard is None
+
     # Its connections.
 
     def _put(self, item: Any) -> None:
@@ -311,30 +326,19 @@ class HomeSpool(Spool):
             if self._home.disk.state == "full" and events:
                 raise SpoolFullError(self.path, "the disk is full", "make room")
         super().commit(events, done, discarded, **more)
-        self._note(events, done, discarded)
+        for each in events:
+            self._home.note_stored(self.epoch, each, parse_event(each.json))
+        ended = [*((each, None) for each in done), *((each.delivery, each) for each in discarded)]
+        for delivery, discard in ended:
+            self._home.note_ended(self.epoch, delivery, discard)
+        if events:
+            note = f"stores {len(events)} up to {events[-1].sequence}"
+            self._home.engine.note(f"{self._home.thing} spool", note)
         for state in more.get("states", ()):
             if state.kind is Downlink.STATE:
                 self._home.states.setdefault(state.key, []).append(state.state_version.version)
         if self.is_on_disk:
             self._home.step("committed")
-
-    def _note(
-        self, events: Sequence[StoredEvent], done: Iterable[Delivery], discarded: Iterable[Discard]
-    ) -> None:
-        home, now_s = self._home, self._home.engine.now_s
-        uplink = home.contract.device.outbox.address
-        for each in events:
-            home.numbers[parse_event(each.json).claim] = self.epoch, each.sequence
-            if uplink in each.destinations:
-                is_urgent = each.rank <= Priority.URGENT.rank
-                home.for_cloud[self.epoch, each.sequence] = Kept(now_s, is_urgent)
-        for ended, is_sent in ((done, True), ((each.delivery for each in discarded), False)):
-            for delivery in ended:
-                if delivery.destination == uplink:
-                    kept = home.for_cloud[self.epoch, delivery.sequence]
-                    kept.ended_s, kept.is_sent = now_s, is_sent
-        if events:
-            home.engine.note(f"{home.thing} spool", f"stores {len(events)} up to {events[-1].sequence}")
 
 
 class ServiceModel:

@@ -42,6 +42,8 @@ WIRING = {
     "eventplane_mqtt/mailbox.py": "joins the threads of connections and the loop, which gets a `wait`",
     "parts/discovery/dns_sd.py": "has the thread of a library that browses the network",
     "eventplane_client/connection.py": "wires the clients; programs connect in several threads",
+    "parts/simulate/draws.py": "makes generators of the seed that the caller gives",
+    "parts/simulate/run.py": "waits for processes; each home's result depends on the seed alone",
     "eventplane_client/aio.py": "is the client for programs on asyncio",
     "eventplane_client/mqtt_loop.py": "has the threads of a real connection and of callbacks",
     "parts/webhooks/endpoint.py": "has a real socket, which a timer cuts",

@@ -11,6 +11,7 @@ from typing import Final
 
 from edge.settings import Settings
 from eventplane.archive_layout import COMPACTED, compacted_folders
+from eventplane_aws.prices import billed, dollars, eventbridge, listed
 from glue_jobs.common.session import local_session
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main as audit
@@ -19,7 +20,6 @@ from lab.benchmarks.cloud.plane import BenchDevice, Deployed, deployed_plane
 from lab.benchmarks.cost.deployment import MONTH_S, PricedPlane
 from lab.benchmarks.cost.meter import Meter
 from lab.benchmarks.cost.months import Key, Reads, StorageUsage, idle, jobs, requests, storage
-from lab.benchmarks.cost.prices import billed, dollars, eventbridge, listed
 from lab.benchmarks.cost.regimes import Regime, regimes
 from lab.benchmarks.cost.site import Observed, Site
 from lab.benchmarks.results import Figure

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.downlink.table import INDEX_SORT_KEY, PARTITION_KEY, SORT_KEY
+from eventplane_aws.prices import SQS_BYTES, Units, chunks
 from lab.aws_requests import item_bytes
-from lab.benchmarks.cost.prices import SQS_BYTES, Units, chunks
 from lab.proxy import CallProxy, ProxyAnswer, ProxyCall
 
 DYNAMODB: Final = "DynamoDB_20120810."

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane_aws.prices import IOT_BYTES, SQS_BYTES, Units, chunks
 from lab.benchmarks.cloud.plane import PREFIX, Invocations, invocations
 from lab.benchmarks.cost.deployment import PricedFunction, PricedPlane
 from lab.benchmarks.cost.meter import Meter
 from lab.benchmarks.cost.months import Series
-from lab.benchmarks.cost.prices import IOT_BYTES, SQS_BYTES, Units, chunks
 from lab.cloud import CloudEndpoint, function_logs
 from lab.plane import Plane, invoke
 from tests.eventually import eventually

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.ledger import TAP
+from eventplane_aws.prices import Units, scaled
 from lab.benchmarks.cost.deployment import MONTH_H, MONTH_MIN, MONTH_S, PricedPlane
-from lab.benchmarks.cost.prices import Units, scaled
 
 _POLLERS: Final = 5
 _LONG_POLL_S: Final = 20

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventplane.archive_layout import compacted_folders
+from eventplane_aws.prices import Units, scaled
 from lab.benchmarks.cloud.plane import PREFIX, BenchDevice, Invocations, Readers
 from lab.benchmarks.cost.deployment import EventSource, PricedPlane
 from lab.benchmarks.cost.meter import Meter
@@ -29,7 +30,6 @@ from lab.benchmarks.cost.metered import (
     way_in,
 )
 from lab.benchmarks.cost.months import Key, StorageUsage, WrittenBytes, traces
-from lab.benchmarks.cost.prices import Units, scaled
 from lab.benchmarks.cost.regimes import Regime
 from lab.plane import Plane
 

@@ -11,9 +11,9 @@ from itertools import count
 from time import monotonic_ns, sleep
 from typing import Final
 
+from eventplane_aws.prices import dollars, listed, scaled
 from lab.benchmarks.cloud.plane import deployed_plane
 from lab.benchmarks.cost.deployment import PricedPlane
-from lab.benchmarks.cost.prices import dollars, listed, scaled
 from lab.benchmarks.downlink.site import DownlinkMeter, DownlinkSite, Update, Used
 from lab.benchmarks.results import Figure, percentiles
 from lab.benchmarks.runner import Benchmark

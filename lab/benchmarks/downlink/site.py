@@ -12,10 +12,10 @@ from typing import Any, Final
 from eventplane.contract import Downlink
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import write_event
+from eventplane_aws.prices import Units
 from lab.benchmarks.cost.deployment import PricedPlane
 from lab.benchmarks.cost.meter import DYNAMODB, PUBLISH, Meter
 from lab.benchmarks.cost.metered import Mark, MeteredBatch, MeteredPlane, compute, polled, way_in
-from lab.benchmarks.cost.prices import Units
 from lab.plane import THRESHOLD, Plane
 
 SENDER: Final = "carers"

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, Final
 
-from lab.benchmarks.cost.prices import dollars
+from eventplane_aws.prices import dollars
 from lab.benchmarks.results import FOLDER, Figure
 
 _DOCUMENT: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text())

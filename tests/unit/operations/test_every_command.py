@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contract prove": (),
     "contract publish": (),
     "contract schema": (),
+    "contract simulate": ("--show", "calm"),
     "dead-letters list": (),
     "dead-letters redrive": ("17", "--letters"),
     "dead-letters show": (),

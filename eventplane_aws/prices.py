@@ -10,7 +10,7 @@ Units = Counter[str]
 """How many of each billable unit, by its name in prices.toml. Fractions are allowed."""
 
 _ROWS: Final = tomllib.loads(Path(__file__).with_name("prices.toml").read_text())
-PRICES: Final = {name: each["usd"] / each["per"] for name, each in _ROWS.items()}
+PRICES: Final[dict[str, float]] = {name: each["usd"] / each["per"] for name, each in _ROWS.items()}
 """US dollars of one unit."""
 
 FREE: Final = {name: float(each["free"]) for name, each in _ROWS.items() if "free" in each}

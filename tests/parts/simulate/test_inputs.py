@@ -1,0 +1,187 @@
+"""Traffic and weather are read, drawn from a seed, learnt; each wrong file is named with place and remedy."""
+
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventplane.errors import EventPlaneError
+from parts.simulate.draws import draws
+from parts.simulate.errors import InputError
+from parts.simulate.toml_table import MOST_BYTES
+from parts.simulate.traffic import Flow, learnt, read_traffic, traffic_text
+from parts.simulate.weather import KINDS, Happening, installed, merged, read_weather
+from tests.plane import shipped_contract
+
+MOTION = "org.eventplane.activity.motion.v1"
+CONTRACT = shipped_contract()
+HAPPENS = 'what = "offline"\nsource = "assumed"\nevery_h = 5\nminutes = 3'
+
+
+def traffic(path: Path, text: str) -> tuple[Flow, ...]:
+    file = path / "traffic.toml"
+    file.write_text(text)
+    return read_traffic(file, CONTRACT)
+
+
+def weather(path: Path, happens: str, description: str = "a test") -> tuple[Happening, ...]:
+    file = path / "weather.toml"
+    file.write_text(f'description = "{description}"\n[[happens]]\n{happens}')
+    return read_weather(str(file), CONTRACT).happens
+
+
+def test_traffic_has_a_rate_for_each_hour(tmp_path: Path) -> None:
+    rates = [0.0] * 23 + [60.0]
+    (flow,) = traffic(tmp_path, f'[types."{MOTION}"]\nper_hour = {rates}\nbytes = 50')
+    assert (flow.sender, flow.per_day, flow.bytes) == ("activity-service", 60.0, 50)
+    moments = list(flow.moments(draws(1), 10 * 86_400.0))
+    assert {int(each / 3_600) % 24 for each in moments} == {23}
+    assert 480 < len(moments) < 720
+    assert moments == list(flow.moments(draws(1), 10 * 86_400.0)) != list(flow.moments(draws(2), 864_000.0))
+
+
+def test_data_and_attributes_are_sent(tmp_path: Path) -> None:
+    table = (
+        f'[types."{MOTION}"]\nper_hour = 1\ndata = {{state = "moved"}}\nattributes = {{subject = "/hall"}}'
+    )
+    event = traffic(tmp_path, table)[0].event("home-1", 7)
+    assert (event.id, event.attributes["subject"], '"state":"moved"' in event.json) == ("e7", "/hall", True)
+
+
+WRONG_TRAFFIC = {
+    "[types": ("the file", "no TOML"),
+    "x = 1": ("x", "means nothing"),
+    "types = 3": ("types", "no table"),
+    '[types."org.example.none.v1"]\nper_hour = 1': ("org.example.none.v1", "no such type"),
+    '[types."org.eventplane.home.message.v1"]\nper_hour = 1': ("home.message", "no service of a device"),
+    '[types."org.eventplane.device.heartbeat.v1"]\nper_hour = 1': ("heartbeat", "no service of a device"),
+    f'[types."{MOTION}"]': ("per_hour", "missing"),
+    f'[types."{MOTION}"]\nper_hour = [1, 2]': ("per_hour", "2 numbers"),
+    f'[types."{MOTION}"]\nper_hour = -1': ("per_hour", "-1 is no number"),
+    f'[types."{MOTION}"]\nper_hour = nan': ("per_hour", "nan is no number"),
+    f'[types."{MOTION}"]\nper_hour = inf': ("per_hour", "inf is no number"),
+    f'[types."{MOTION}"]\nper_hour = true': ("per_hour", "True is no number"),
+    f'[types."{MOTION}"]\nper_hour = "many"': ("per_hour", "'many' is no number"),
+    f'[types."{MOTION}"]\nper_hour = 1\nbytes = 1e9': ("bytes", "no number"),
+    f'[types."{MOTION}"]\nper_hour = 1\nbytes = 97280': (MOTION, "97"),
+    f'[types."{MOTION}"]\nper_hour = 1\nsender = "carers"': ("sender", "no service 'carers'"),
+    f'[types."{MOTION}"]\nper_hour = 1\nsender = 3': ("sender", "no text"),
+    f'[types."{MOTION}"]\nper_hour = 1\nattributes = 3': (MOTION, "no event"),
+    f'[types."{MOTION}"]\nper_hour = 1\nattributes = {{Time = "x"}}': (MOTION, "no event"),
+    f'[types."{MOTION}"]\nper_hour = 1\nrate = 2': ("rate", "means nothing"),
+    "#" * (MOST_BYTES + 1): ("the file", "larger"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG_TRAFFIC, ids=lambda each: each[:60])
+def test_wrong_traffic_is_refused(tmp_path: Path, text: str) -> None:
+    place, problem = WRONG_TRAFFIC[text]
+    with pytest.raises(InputError) as raised:
+        traffic(tmp_path, text)
+    assert str(tmp_path / "traffic.toml") in str(raised.value)
+    assert place in raised.value.place
+    assert problem in raised.value.problem
+    assert raised.value.remedy
+
+
+WRONG_WEATHER = {
+    'what = "hail"\nsource = "x"\nat_h = [1]\nminutes = 1': ("happens[0].what", "'hail' is not known"),
+    'source = "x"': ("what", "missing"),
+    'what = "offline"\nat_h = [1]\nminutes = 1': ("source", "missing"),
+    'what = "offline"\nsource = " "\nat_h = [1]\nminutes = 1': ("source", "missing"),
+    'what = "offline"\nsource = "x"\nminutes = 1': ("every_h", "one of them only"),
+    f"{HAPPENS}\nat_h = [1]": ("every_h", "one of them only"),
+    'what = "offline"\nsource = "x"\nat_h = [-1]\nminutes = 1': ("at_h", "-1 is no number"),
+    'what = "offline"\nsource = "x"\nat_h = 1\nminutes = 1': ("at_h", "no list"),
+    'what = "offline"\nsource = "x"\nevery_h = 0\nminutes = 1': ("every_h", "0 is no number"),
+    'what = "offline"\nsource = "x"\nat_h = [1]': ("minutes", "missing"),
+    'what = "offline"\nsource = "x"\nat_h = [1]\nminutes = nan': ("minutes", "nan is no number"),
+    f"{HAPPENS}\nhomes_percent = 101": ("homes_percent", "101 is no number"),
+    f"{HAPPENS}\nreader = 'carers'": ("reader", "means nothing"),
+    'what = "region_down"\nsource = "x"\nat_h = [1]\nminutes = 1\nhomes_percent = 5': (
+        "homes_percent",
+        "cloud",
+    ),
+    'what = "reader_fails"\nsource = "x"\nat_h = [1]\nminutes = 1\nreader = "nobody"': ("reader", "no cloud"),
+    'what = "slow"\nsource = "x"\nat_h = [1]\nminutes = 1\nbytes_per_s = 0': ("bytes_per_s", "no number"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG_WEATHER, ids=lambda each: each[:60])
+def test_wrong_weather_is_refused(tmp_path: Path, text: str) -> None:
+    place, problem = WRONG_WEATHER[text]
+    with pytest.raises(InputError) as raised:
+        weather(tmp_path, text)
+    assert place in raised.value.place
+    assert problem in raised.value.problem
+
+
+def test_a_weather_that_is_nowhere_names_the_others() -> None:
+    with pytest.raises(EventPlaneError, match="calm, region, rural-line, storm"):
+        read_weather("hail", CONTRACT)
+
+
+@pytest.mark.parametrize("name", ["blackout", "calm", "region", "rural-line", "storm"])
+def test_installed_weathers_say_their_sources(name: str) -> None:
+    assert name in installed()
+    found = read_weather(name, CONTRACT)
+    assert all(each.source.startswith("assumed") or "https://" in each.source for each in found.happens)
+    assert {each.what for each in found.happens} <= KINDS.keys()
+
+
+def test_windows_are_drawn_for_each_home(tmp_path: Path) -> None:
+    (often,) = weather(tmp_path, HAPPENS)
+    drawn = often.windows(1, 0, "home-1", 864_000.0)
+    assert drawn == often.windows(1, 0, "home-1", 864_000.0)
+    assert drawn != often.windows(1, 0, "home-2", 864_000.0)
+    assert drawn != often.windows(2, 0, "home-1", 864_000.0)
+    assert 30 < len(drawn) < 66
+    assert 60 < sum(until - since for since, until in drawn) / len(drawn) < 300
+
+
+def test_a_share_of_homes_is_met(tmp_path: Path) -> None:
+    text = 'what = "no_power"\nsource = "x"\nat_h = [2]\nminutes = 30\nhomes_percent = 40'
+    (night,) = weather(tmp_path, text)
+    met = [night.windows(1, 0, f"home-{number}", 86_400.0) for number in range(100)]
+    assert 30 < sum(map(bool, met)) < 50
+    assert {tuple(each) for each in met} == {(), ((7_200.0, 9_000.0),)}
+
+
+def test_a_weather_may_never_end(tmp_path: Path) -> None:
+    (ever,) = weather(tmp_path, 'what = "offline"\nsource = "x"\nevery_h = 1\nminutes = inf')
+    ((since, until),) = ever.windows(1, 0, "home-1", 86_400.0)
+    assert (until, 0 < since < 86_400) == (inf, True)
+
+
+WINDOWS = st.lists(
+    st.tuples(st.floats(0, 50), st.floats(0, 50)).map(lambda each: (each[0], each[0] + each[1]))
+)
+
+
+@given(WINDOWS, st.floats(0, 100))
+def test_merged_windows_cover_the_same(windows: list[tuple[float, float]], at_s: float) -> None:
+    found = merged(windows, 100.0)
+    assert any(since <= at_s < until for since, until in windows) == any(
+        since <= at_s < until for since, until in found
+    )
+    assert all(before[1] < after[0] for before, after in pairwise(found))
+
+
+def record(thing: str, hour: int, type: str = MOTION, service: str = "activity-service", **more: Any) -> Any:
+    event = Flow(type, service, (), 80).event(thing, 1).with_attributes({"senderservice": service})
+    return {"client_id": thing, "accepted_at_ms": 3_600_000 * hour, "event": event.json, **more}
+
+
+def test_traffic_is_learnt_from_an_archive(tmp_path: Path) -> None:
+    records = [record("home-1", 3), record("home-1", 3), record("home-2", 5), record("home-3", 5, event=None)]
+    records.append(record("home-1", 4, "org.eventplane.device.heartbeat.v1", ""))
+    (flow,), homes = learnt(records)
+    assert (flow.type, flow.sender, homes) == (MOTION, "activity-service", 3)
+    assert {hour: rate for hour, rate in enumerate(flow.per_hour) if rate} == {3: 0.6667, 5: 0.3333}
+    (again,) = traffic(tmp_path, traffic_text([flow], "Learnt."))
+    assert again == flow
+    assert abs(again.bytes - 80) < 60
