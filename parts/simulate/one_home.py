@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 from array import array
@@ -19,8 +18,8 @@ from typing import Any, Final
 from edge.spool import Delivery, Discard, StoredEvent
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, reason_in
-from eventplane.envelope import Envelope, data_of, parse_event
-from eventplane.guarantee import channel_expiry_ms
+from eventplane.envelope import Envelope, parse_event
+from eventplane.expiry import channel_expiry_ms
 from eventplane.ingest import IngestFrame
 from eventplane.reasons import Reason
 from eventplane.router import Router
@@ -296,7 +295,7 @@ class SimulatedHome(HomeModel):
         self._outboxes[epoch, stored.sequence] = outbox, len(stored.json)
         record.taken[outbox] += 1
         if event.type == DEAD_LETTER_TYPE:
-            channel = json.loads(data_of(event)[0] or b"{}").get("channel", outbox)
+            channel = str(event.data()["channel"])
             record.letters[channel, reason_in(event) or ""] += 1
         for each in stored.destinations:
             if each != self._uplink.address:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.device_reports import PLANE_TYPES
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.plane_types import PLANE_TYPES
 from eventplane.sending import SendingRights
 from parts.simulate.draws import Draws
 from parts.simulate.toml_table import Table, read_table

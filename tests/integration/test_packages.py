@@ -26,7 +26,10 @@ IN_EACH = {
 }
 """Distribution -> packages of the checkout that it brings; each is called `eventplane*` there."""
 
-PARTS = [f"eventplane_parts.{each}" for each in ("discovery", "discovery_api", "fleet", "probe", "replay")]
+PARTS = [
+    f"eventplane_parts.{each}"
+    for each in ("discovery", "discovery_api", "fleet", "probe", "replay", "simulate")
+]
 """Those of the wheel `eventplane`."""
 
 IMPORT_ALL = """
@@ -157,7 +160,7 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
             ["eventplane", "eventplane_client", "eventplane_parts.tracing"],
         ),
         (
-            "eventplane[aws,dns-sd]",
+            "eventplane[aws,dns-sd,simulate]",
             ["eventplane", "eventplane_contract", "eventplane_operations", *PARTS],
         ),
     ],
@@ -207,6 +210,17 @@ def test_a_new_project_passes_its_tests(install: Install) -> None:
     assert set(re.findall(r"^[\w-]+", wanted, re.MULTILINE)) <= environment.installed()
     assert "3 passed" in environment.run("pytest", "care-bell")
     environment.run("eventplane", "contract", "check", "--contract", "care-bell/contract/event_plane.yaml")
+
+
+def test_a_contract_is_simulated(install: Install, tmp_path: Path) -> None:
+    environment = install("eventplane[simulate]")
+    assert "boto3" not in environment.installed()
+    traffic = tmp_path / "elsewhere" / "traffic.toml"
+    traffic.write_text('[types."org.eventplane.alarm.keyword.v1"]\nper_hour = 60\n')
+    words = "contract", "simulate", "--traffic", "traffic.toml", "--homes", "2", "--days", "0.05"
+    told = environment.run("eventplane", *words, "--processes", "2", "--weather", "storm")
+    assert "alarm-centre.inbox" in told
+    assert "The way of one alarm" in (tmp_path / "elsewhere" / "build" / "simulation.html").read_text()
 
 
 def test_a_missing_package_is_reported_with_the_extra_that_brings_it(install: Install) -> None:

@@ -35,7 +35,7 @@ make() {{
 def test_each_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     (tmp_path / "build").mkdir()
     environment = clean_environment(PYTHONPATH=str(ROOT))
-    environment["PATH"] = f"{ROOT / 'tools' / 'bin'}:{environment['PATH']}"
+    environment["PATH"] = f"{ROOT / 'lab' / 'bin'}:{environment['PATH']}"
     # A trace of a lost event exits with 1, one without a known end with 3.
     with Reader(
         tmp_path, tmp_path / "terminals", environment, prelude=MAKE, statuses=frozenset({0, 1, 3})
