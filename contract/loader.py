@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -347,15 +347,24 @@ def _unusable(schema: dict[str, Any], registry: SchemaRegistry) -> _Fault | None
 
 def check_payload(contract: Contract, event: Envelope) -> Refusal | None:
     """Return why the cloud refuses the payload of `event`, or None."""
+    return payload_check(contract)(event)
+
+
+def payload_check(contract: Contract) -> Callable[[Envelope], Refusal | None]:
+    """Return a check of payloads by `contract`: it returns why the cloud refuses one, or None."""
     schemas = {id: schema for each in contract.event_types.values() for id, schema in each.schemas.items()}
     registry: SchemaRegistry = Registry().with_resources(
         (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
     )
 
-    def problem_of(event: Envelope, id: str) -> str | None:
-        return payload_problem(event, jsonschema.Draft202012Validator(schemas[id], registry=registry))
+    validators: dict[str, Any] = {}
 
-    return payload_refusal(contract, event, problem_of)
+    def problem_of(event: Envelope, id: str) -> str | None:
+        if id not in validators:
+            validators[id] = jsonschema.Draft202012Validator(schemas[id], registry=registry)
+        return payload_problem(event, validators[id])
+
+    return lambda event: payload_refusal(contract, event, problem_of)
 
 
 def _dead_references(resource: SchemaResource, resolver: Any) -> Iterator[str]:

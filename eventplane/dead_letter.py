@@ -13,6 +13,9 @@ from eventplane.sender import Sender
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
+ROUTER_SOURCE: Final = "/eventplane/cloud/router"
+"""The `source` of the dead letters that the cloud's routers write."""
+
 REASON_ATTRIBUTE: Final = "deadletterreason"
 
 LETTER_ID_DIGITS = 32

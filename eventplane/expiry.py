@@ -32,7 +32,11 @@ def why_expired(event: Envelope, now_ms: int, accepted_at_ms: int, *channels: Ch
     Its lifetime and a channel's `expiry_s` count from `accepted_at_ms`, when the event came to the place that
     decides; `now_ms` is of the same clock.
     """
-    ends_ms = expires_at_ms(event, accepted_at_ms)
+    return why_over(expires_at_ms(event, accepted_at_ms), now_ms, accepted_at_ms, *channels)
+
+
+def why_over(ends_ms: int | None, now_ms: int, accepted_at_ms: int, *channels: Channel) -> str | None:
+    """Return as `why_expired` for an event that expires at `ends_ms`; None: never."""
     if ends_ms is not None and ends_ms <= now_ms:
         return BY_EVENT
     bound_ms = channel_expiry_ms(*channels)

@@ -133,7 +133,7 @@ class Days:
         with system.pool(_PARALLEL) as workers:
             ahead: deque[Callable[[], list[T]]] = deque()
             for name in self.names(folder, self._hours):
-                ahead.append(workers.submit(partial(self._of, name, wanted)).result)
+                ahead.append(workers.submit(partial(self.rows_of, name, wanted)).result)
                 if len(ahead) > _PARALLEL:
                     yield from ahead.popleft()()
             while ahead:
@@ -165,7 +165,8 @@ class Days:
         until = f"raw lines up to {max(left)[0].removeprefix('date=')} have left (raw_days)"
         return f"{until}: query the table `{folder}` in Athena, or restore them"
 
-    def _of(self, name: str, wanted: Callable[[bytes], T | None]) -> list[T]:
+    def rows_of(self, name: str, wanted: Callable[[bytes], T | None]) -> list[T]:
+        """Return what `wanted` returns for the lines of the object `name`."""
         found: list[T] = []
         try:
             with closing(self._archive.open(name)) as packed, gzip.GzipFile(fileobj=packed) as lines:

@@ -78,7 +78,8 @@ _CHECK_NETWORK: Final = "check the network, and repeat the command"
 _CHECK_FILES: Final = "see that the disk has room and that this folder still exists, and repeat the command"
 
 _FAILED: Final = 1
-_WRONG_WORDS: Final = 2
+WRONG_WORDS: Final = 2
+"""The exit status for words that are wrong; of a command whose 1 is a result, for every failure."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -114,7 +115,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line instead of the whole usage."""
-        self.exit(_WRONG_WORDS, f"{self.prog}: {' '.join(message.split())}; see {self.prog} --help\n")
+        self.exit(WRONG_WORDS, f"{self.prog}: {' '.join(message.split())}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     options.env = getattr(options, "env", None) or environment()
     options.json = getattr(options, "json", False)
     with aws_settings(options):
-        return run(lambda: int(options.run(options)))
+        return run(lambda: int(options.run(options)), getattr(options, "failed", _FAILED))
 
 
 def environment() -> str:
@@ -183,17 +184,17 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def run(command: Callable[[], int]) -> int:
-    """Return the exit status of `command`; an error is one line on standard error, with its remedy."""
+def run(command: Callable[[], int], failed: int = _FAILED) -> int:
+    """Return the exit status of `command`; `failed` after an error, which is one line with its remedy."""
     from operations.command import ChoiceError, say
 
     try:
         return command()
     except ModuleNotFoundError as error:
-        return _missing(error)
+        _missing(error)
     except ChoiceError as error:
         say(str(error))
-        return _WRONG_WORDS
+        return WRONG_WORDS
     except ContractError as error:
         say(error.line)
     except EventPlaneError as error:
@@ -212,7 +213,7 @@ def run(command: Callable[[], int]) -> int:
         say(str(explained(error)))
     except KeyboardInterrupt:
         say("stopped; nothing is lost, and the command can be repeated")
-    return _FAILED
+    return failed
 
 
 def _sdk_errors() -> tuple[type[Exception], ...]:

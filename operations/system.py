@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from eventplane.values import RandomBytes
@@ -13,7 +13,7 @@ monotonic, sleep, time_ns = time.monotonic, time.sleep, time.time_ns
 
 random_bytes: RandomBytes = os.urandom
 
-pool = ThreadPoolExecutor
+pool, processes = ThreadPoolExecutor, ProcessPoolExecutor
 
 
 def now() -> datetime:

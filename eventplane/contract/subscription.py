@@ -147,6 +147,12 @@ def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
     return tuple(each for each in contract.routes if _SUBSCRIBES in each.name)
 
 
+def subscription_names(route: Route) -> tuple[str, str]:
+    """Return the participant and the name of the subscription that `route` was made of."""
+    participant, _, name = route.name.partition(_SUBSCRIBES)
+    return participant, name
+
+
 def subscribable(contract: Contract, participant: str) -> dict[str, Any] | None:
     """Return the filter of the events that `participant` may subscribe to, as a document; None for none.
 

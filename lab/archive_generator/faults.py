@@ -11,6 +11,7 @@ from edge import reports
 from edge.numbering import stamp
 from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
+from eventplane.dead_letter import ROUTER_SOURCE
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import BY_EVENT
@@ -26,7 +27,6 @@ from glue_jobs.delivery_audit.findings import Hop, Kind
 from lab.archive_generator.device import HOUR_MS
 from lab.archive_generator.records import (
     READER_LETTERS,
-    ROUTER_LETTERS,
     WEBHOOK_LETTERS,
     Case,
     Passage,
@@ -346,7 +346,7 @@ def _refused(case: Case, reason: str) -> list[Truth]:
 
 def _refuse(case: Case, reason: str) -> None:
     dead = replace(decided(case), outcome=Outcome.DEAD_LETTERED, reason=reason, route=None, destination=None)
-    case.ledger = [dead, *letters(case, ROUTER_LETTERS)]
+    case.ledger = [dead, *letters(case, ROUTER_SOURCE)]
     case.handovers = []
 
 

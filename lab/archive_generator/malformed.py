@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from typing import Final
 
+from eventplane.dead_letter import ROUTER_SOURCE
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from glue_jobs.delivery_audit.findings import Hop, Kind
-from lab.archive_generator.records import ROUTER_LETTERS, Case, decided, letters
+from lab.archive_generator.records import Case, decided, letters
 from lab.archive_generator.truth import Truth
 
 WAYS: Final = ("cut", "text_for_number", "missing_member", "impossible_time", "no_identity")
@@ -79,7 +80,7 @@ def refused_item(case: Case, recorded: bool) -> tuple[list[TapRecord], list[Ledg
     )
     ends = [
         replace(each, message_id=dead.message_id)
-        for each in letters(case, ROUTER_LETTERS, f"{dead.message_id}.0")
+        for each in letters(case, ROUTER_SOURCE, f"{dead.message_id}.0")
     ]
     truth = Truth(
         kind=Kind.DEAD_LETTERED if recorded else Kind.LOST,

@@ -7,7 +7,7 @@ from typing import Final
 
 from eventplane import ledger
 from eventplane.contract import Route
-from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, ROUTER_SOURCE, letter_id
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.expiry import expires_at_ms
@@ -17,7 +17,6 @@ from eventplane.sender import PLANE, sender_in_frame
 from eventplane.topics import device_topic
 from lab.archive_generator.flows import Routing
 
-ROUTER_LETTERS: Final = "/eventplane/cloud/router"
 WEBHOOK_LETTERS: Final = "/eventplane/cloud/webhook/"
 READER_LETTERS: Final = "/eventplane/client/"
 """The sources of dead letters, as the functions and the client have them."""
@@ -189,7 +188,7 @@ def letters(case: Case, source: str, id: str | None = None) -> list[LedgerRecord
         sender=PLANE,
         digest=None,
     )
-    if source != ROUTER_LETTERS:
+    if source != ROUTER_SOURCE:
         at_ms = case.passage.handed_over_at_ms
         like = replace(
             like,

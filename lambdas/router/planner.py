@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
-from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id, reason_in
+from eventplane.dead_letter import (
+    DEAD_LETTER_TYPE,
+    ROUTER_SOURCE,
+    Refusal,
+    dead_letter,
+    letter_id,
+    reason_in,
+)
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.expiry import expires_at_ms, why_expired
@@ -28,9 +34,6 @@ from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.filter_time import FilterTime
 from lambdas.router.payload import MESSAGE_SECONDS, Check, PayloadCheck
-
-DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
-"""The `source` of the dead letters that the cloud's routers write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +287,7 @@ class Planner:
     ) -> Iterator[Step]:
         letter = dead_letter(
             id=id,
-            source=DEAD_LETTER_SOURCE,
+            source=ROUTER_SOURCE,
             time=timestamp_of_ms(now_ms),
             refusal=refusal,
             channel=self._channel.address,

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
+from eventplane.dead_letter import ROUTER_SOURCE
 from eventplane.function_settings import TracingSettings
 from eventplane.trace_context import context_of
 from lambdas.common.aws import Timeouts
 from lambdas.common.log import logger
 from lambdas.common.system import Threads
-from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
+from lambdas.router.planner import Step
 from parts.tracing.export import SpanExport, invocation_links
 from parts.tracing.spans import RoutingRecord, Span, router_spans
 
@@ -52,7 +53,7 @@ class OtlpRecorder:
                     service=self._service,
                     began_ms=began_ms,
                     ended_ms=ended_ms,
-                    is_own=event.source == DEAD_LETTER_SOURCE,
+                    is_own=event.source == ROUTER_SOURCE,
                     links=links,
                 )
 

@@ -48,7 +48,7 @@ class _Read(Days):
     """Days of an archive in memory, which no thread reads ahead."""
 
     def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
-        return chain.from_iterable(self._of(name, wanted) for name in self.names(folder, self._hours))
+        return chain.from_iterable(self.rows_of(name, wanted) for name in self.names(folder, self._hours))
 
 
 def judged(history: History) -> Iterator[OracleFinding]:

@@ -1,0 +1,667 @@
+"""Rehearse a contract on events that there were: what changes for each inbox if it replaces another one.
+
+Both contracts judge the same events, in the order of the routers' checks and by the same functions: the
+sender's rights, the payload, the routes, interest, expiry. What no contract decides, such as when an event
+was decided, is taken from the records. Of events that devices sent the archive has the text, so that all is
+known. Of those of cloud services it has the ledger's rows: what a filter asks beside them is not known.
+
+Most events of a day differ in nothing that a route depends on: each combination of the values that filters
+look at is judged once (docs/adr/0057-routes-by-the-core.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from eventplane.attributes import KNOWN, AttributeValue
+from eventplane.contract import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    Ordering,
+    Place,
+    Priority,
+    Route,
+    SchemaCheck,
+)
+from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract.possibilities import of_type, possible
+from eventplane.contract.subscription import (
+    HTTP,
+    Subscription,
+    subscribable,
+    subscribed_routes,
+    subscription_names,
+    with_subscriptions,
+)
+from eventplane.dead_letter import DEAD_LETTER_TYPE, ROUTER_SOURCE, Refusal, dead_letter, letter_id
+from eventplane.device_reports import REPORT_PREFIX
+from eventplane.envelope import Envelope
+from eventplane.errors import EnvelopeError
+from eventplane.expiry import channel_expiry_ms, why_over
+from eventplane.filter_texts import to_document
+from eventplane.filters import All, Any, Filter, attribute_names
+from eventplane.guarantee import BY_CHANNEL, guarantee_of
+from eventplane.hops import hops_of, sent_on
+from eventplane.interest import is_wanted
+from eventplane.interest.announcement import Announcement, with_interest
+from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.names import SUBSCRIBERS
+from eventplane.reasons import Outcome, Reason
+from eventplane.router import Router
+from eventplane.sender import (
+    PLANE_CLIENT,
+    SENDER_DEVICE,
+    SENDER_SERVICE,
+    THE_PLANE,
+    Sender,
+    parse_sender,
+    sender_in_frame,
+)
+from eventplane.sending import SendingRights, stamp_sender
+from eventplane.values import timestamp_ms, timestamp_of_ms
+
+EXAMPLES: Final = 3
+"""Events that are named for a change. Ours."""
+
+MAX_COMBINATIONS: Final = 20_000
+"""Most combinations of values that are remembered. Ours: some 40 MB."""
+
+PAYLOAD_REASONS: Final = (Reason.PAYLOAD_INVALID, Reason.UNKNOWN_DATASCHEMA)
+
+_LARGE: Final = MAX_EVENT_BYTES - 2_000
+"""From so many characters on the stamps of the plane may make an event too large."""
+
+PayloadCheck = Callable[[Envelope], Refusal | None]
+"""Returns why the cloud refuses the payload of an event (`contract.loader.payload_check`)."""
+
+
+class Tapped(NamedTuple):
+    """An event that the device `client` sent; times in Unix milliseconds.
+
+    By the records it was decided at `decided_at_ms`, and its payload `is_refused` by the contract in force.
+    """
+
+    event: Envelope
+    client: str
+    accepted_at_ms: int
+    expires_at_ms: int | None
+    decided_at_ms: int
+    is_refused: bool = False
+
+    @property
+    def example(self) -> Example:
+        return Example(str(sender_in_frame(self.client, self.event.attributes)), *self.event.claim)
+
+
+class Sent(NamedTuple):
+    """A row of the ledger of an event that entered in the cloud, decided `delay_ms` after it entered."""
+
+    type: str
+    source: str
+    id: str
+    sender: str
+    entered_by: str
+    priority: str
+    destination: str | None
+    is_delivered: bool
+    delay_ms: int
+
+
+class Example(NamedTuple):
+    """The identity of an event."""
+
+    sender: str
+    source: str
+    id: str
+
+
+class Kind(StrEnum):
+    """The kind of a change."""
+
+    FEWER = "fewer"
+    MORE = "more"
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+    EXPIRY = "expiry"
+    ORDER = "order"
+    GUARANTEE = "guarantee"
+    PRIORITY = "priority"
+
+
+class Change(NamedTuple):
+    """A change for events of `type` on their way `to` an inbox, `before` and `after`.
+
+    Of `REFUSED` and `ALLOWED`, `to` is the sender's outbox. It `is_alarm` where the events are urgent by one
+    of the contracts. `is_reader`: the inbox gets none of them any more, or got none before.
+    """
+
+    kind: Kind
+    to: str
+    type: str
+    before: str
+    after: str
+    is_alarm: bool
+    is_reader: bool = False
+
+
+class End(NamedTuple):
+    """The end of an event, or of the dead letter about it, on one route."""
+
+    type: str
+    route: str
+    destination: str
+    place: Place
+    outcome: Outcome
+    reason: str | None
+    guarantee: DeliveryGuarantee
+    expiry_ms: int | None
+    ordering: Ordering
+
+
+class Ruling(NamedTuple):
+    """The ends of an event by a contract; `refused` is why the plane refuses it.
+
+    A route of the device `goes_up` with it, and is worth `up_ms` in its home (None: for ever).
+    """
+
+    priority: Priority
+    ends: tuple[End, ...]
+    refused: str | None = None
+    goes_up: bool = False
+    up_ms: int | None = None
+
+
+class Judge:
+    """Judges events by one `contract`, with the core's functions in the order of the routers."""
+
+    def __init__(self, contract: Contract, check: PayloadCheck) -> None:
+        self.contract = contract
+        self.rights = SendingRights(contract)
+        self._check = check
+        self._routers = {place: Router(contract, place) for place in Place}
+        self._uplink = contract.device.outbox
+
+    def ruling(self, tapped: Tapped, *, checks_payload: bool, is_up: bool) -> Ruling:
+        """Return what becomes of an event.
+
+        Its payload is checked where `checks_payload`, else the record counts. It `is_up` in the cloud,
+        whatever the routes of the device say.
+        """
+        event = tapped.event
+        sender = sender_in_frame(tapped.client, event.attributes)
+        try:
+            stamped = _stamped(event, sender)
+        except EnvelopeError as error:
+            if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
+                return Ruling(self._priority(event), (), error.reason)  # no letter is written about a letter
+            return self._refused(tapped, sender, Refusal(error.reason, error.detail))
+        if wrong := self.rights.refusal(stamped):
+            return self._refused(tapped, sender, wrong)
+        outbox = self.outbox(sender.service)
+        home = self._home(event, sender)
+        local = tuple(
+            self.end(event, each, outbox) for each in home if each.destination != self._uplink.address
+        )
+        # A forwarder sends its own reports up, also without a route.
+        is_report = not home and bool(sender.device) and sender.service == self.contract.device.name
+        goes_up = is_report or len(local) < len(home)
+        known = Ruling(self._priority(event), local, None, goes_up, channel_expiry_ms(outbox, self._uplink))
+        if not (goes_up or is_up):
+            return known
+        if checks_payload:
+            wrong = self._check(stamped)
+        elif tapped.is_refused:
+            wrong = Refusal(Reason.PAYLOAD_INVALID, "as it was")
+        if wrong:
+            letters = self._refused(tapped, sender, wrong)
+            return known._replace(ends=(*local, *letters.ends), refused=letters.refused)
+        return known._replace(ends=(*local, *self._cloud(tapped, stamped, sender)))
+
+    def outbox(self, name: str) -> Channel:
+        """Return the outbox of the participant `name`; the uplink for what is none."""
+        participant = self.contract.participants.get(name)
+        return participant.outbox if participant else self._uplink
+
+    def end(self, event: Envelope, route: Route, over: Channel) -> End:
+        """Return the end of an event that came `over` a channel and is delivered on a route."""
+        channel = self.contract.channel(route.destination)
+        return End(
+            event.type,
+            route.name,
+            route.destination,
+            route.place,
+            Outcome.DELIVERED,
+            None,
+            guarantee_of(self.contract, event, over, route),
+            channel_expiry_ms(over, channel),
+            channel.ordering,
+        )
+
+    def _priority(self, event: Envelope) -> Priority:
+        return self.contract.priority(event, self._uplink)
+
+    def _home(self, event: Envelope, sender: Sender) -> tuple[Route, ...]:
+        """Return the routes of the device; none of what no service in the home has sent."""
+        service = self.contract.participants.get(sender.service)
+        if service is None or not service.kind.is_on_device:
+            return ()
+        return self._routers[Place.DEVICE].route(event)
+
+    def _cloud(self, tapped: Tapped, stamped: Envelope, sender: Sender) -> Iterator[End]:
+        priority = self._priority(stamped)
+        times = tapped.expires_at_ms, tapped.decided_at_ms, tapped.accepted_at_ms
+        for route in self._routers[Place.CLOUD].route(stamped):
+            end = self.end(stamped, route, self._uplink)
+            channel = self.contract.channel(route.destination)
+            if channel is self.contract.device.inbox and sender.device:
+                refusal = Refusal(Reason.SENDER_NOT_ALLOWED, "only cloud services send to devices")
+                yield end._replace(outcome=Outcome.DEAD_LETTERED, reason=refusal.reason)
+                yield from self._letter(tapped, sender, refusal, route.name)
+            elif not is_wanted(route.interest, stamped, priority):
+                yield end._replace(outcome=Outcome.NO_INTEREST, reason=Reason.NO_INTEREST)
+            elif why := why_over(*times, self._uplink, channel):
+                yield end._replace(outcome=Outcome.EXPIRED, reason=why)
+            else:
+                yield end
+
+    def _refused(self, tapped: Tapped, sender: Sender, refusal: Refusal) -> Ruling:
+        letters = tuple(self._letter(tapped, sender, refusal))
+        return Ruling(self._priority(tapped.event), letters, refusal.reason)
+
+    def _letter(
+        self, tapped: Tapped, sender: Sender, refusal: Refusal, route: str | None = None
+    ) -> Iterator[End]:
+        event = tapped.event
+        letter = dead_letter(
+            id=letter_id(str(sender), *event.claim),
+            source=ROUTER_SOURCE,
+            time=timestamp_of_ms(tapped.decided_at_ms),
+            refusal=refusal,
+            channel=self._uplink.address,
+            original=event.json.encode(),
+            contract_version=self.contract.version,
+            route=route,
+            event=event,
+            sender=sender,
+        )
+        stamped = stamp_sender(letter, THE_PLANE)
+        for each in self._routers[Place.CLOUD].route(stamped):
+            yield self.end(stamped, each, self._uplink)
+
+
+def _over(end: End) -> End:
+    """Return the end of what expired at home: nothing of it comes up."""
+    return end._replace(outcome=Outcome.EXPIRED, reason=BY_CHANNEL) if end.place is Place.CLOUD else end
+
+
+def _stamped(event: Envelope, sender: Sender) -> Envelope:
+    """Return `event` as the cloud routes it. Raises `EnvelopeError` where it goes no further."""
+    stamped = stamp_sender(event, sender)
+    if stamped.bytes > MAX_EVENT_BYTES:
+        raise EnvelopeError(Reason.TOO_LARGE, f"{stamped.bytes} bytes with its sender's name")
+    if hops_of(stamped):
+        sent_on(stamped)
+    return stamped
+
+
+@dataclass
+class Tally:
+    """The sum over some events: deliveries before and after by inbox and type, changes with examples.
+
+    `unknown` counts deliveries by inbox, type and whether they are alarms of which no record says whether
+    there would be one.
+    """
+
+    events: int = 0
+    deliveries: defaultdict[tuple[str, str], list[int]] = field(
+        default_factory=lambda: defaultdict[tuple[str, str], list[int]](_none)
+    )
+    changes: Counter[Change] = field(default_factory=Counter)
+    examples: defaultdict[Change, list[Example]] = field(default_factory=lambda: defaultdict(list))
+    unknown: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Add what another one has."""
+        self.events += other.events
+        for inbox, (before, after) in other.deliveries.items():
+            self.delivered(*inbox, before, after)
+        for change, count in other.changes.items():
+            self.changed(change, count, other.examples[change])
+        self.unknown.update(other.unknown)
+
+    def delivered(self, inbox: str, type: str, before: int, after: int) -> None:
+        """Count deliveries."""
+        counts = self.deliveries[inbox, type]
+        counts[0] += before
+        counts[1] += after
+
+    def changed(self, change: Change, count: int, examples: Sequence[Example]) -> None:
+        """Count a change of some events."""
+        self.changes[change] += count
+        kept = self.examples[change]
+        kept += [each for each in examples if each not in kept][: EXAMPLES - len(kept)]
+
+    @property
+    def lost(self) -> list[Change]:
+        """The changes by which an alarm loses a reader."""
+        return [each for each in self.changes if each.is_alarm and each.is_reader and each.kind is Kind.FEWER]
+
+    @property
+    def unknown_alarms(self) -> int:
+        """The number of deliveries of alarms that are not known."""
+        return sum(count for (*_, is_alarm), count in self.unknown.items() if is_alarm)
+
+
+def _none() -> list[int]:
+    return [0, 0]
+
+
+@dataclass(slots=True)
+class _Combination:
+    rulings: tuple[Ruling, Ruling]
+    changes: tuple[Change, ...]
+    count: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+
+class _Ways(NamedTuple):
+    """The answers that an event in the ledger can get from the routes to each inbox, and its ends there."""
+
+    answers: Mapping[str, frozenset[bool]]
+    ends: Mapping[str, End]
+    refused: str | None
+
+
+class Rehearsal:
+    """Judges events by the contracts `old` and `new`, and sums up."""
+
+    def __init__(self, old: Contract, new: Contract, check: Callable[[Contract], PayloadCheck]) -> None:
+        self._judges = Judge(old, check(old)), Judge(new, check(new))
+        self._tally = Tally()
+        routes = [*old.routes, *new.routes]
+        filters = [filter for each in routes for filter in (each.filter, each.interest) if filter is not None]
+        self._looked_at = frozenset[str]().union(*map(attribute_names, filters))
+        # By these rights, priority and guarantee are decided.
+        own = {"type", "severitynumber", "deliveryguarantee", SENDER_SERVICE}
+        self._names = sorted((self._looked_at | own) - {SENDER_DEVICE})
+        self._is_typed = not KNOWN.issuperset(self._names)
+        self._combinations: dict[tuple[object, ...], _Combination] = {}
+        types = old.event_types.keys() | new.event_types.keys()
+        self._rechecked = {each for each in types if _payload_rule(old, each) != _payload_rule(new, each)}
+        self._checked = {each for each in types if _payload_rule(new, each)}
+        services = {"", *old.participants, *new.participants}
+        self._shorter_ms = {each: self._shorter_at_home_ms(each) for each in services}
+        self._ways: dict[tuple[str, ...], tuple[_Ways, _Ways]] = {}
+        self._gained: set[tuple[str, Example]] = set()
+
+    def take(self, tapped: Tapped) -> None:
+        """Judge an event that a device sent."""
+        if not self._is_plain(tapped):
+            self._sum(*self._judged(tapped), 1, [tapped.example])
+            return
+        attributes, event_type = tapped.event.attributes, tapped.event.type
+        key: tuple[object, ...] = tuple(map(attributes.get, self._names))
+        if self._is_typed:
+            key += tuple(map(type, key))
+        is_known = tapped.client == PLANE_CLIENT or SENDER_DEVICE in self._looked_at
+        key = tapped.client if is_known else "", *key
+        found = self._combinations.get(key)
+        if found is None:
+            if len(self._combinations) == MAX_COMBINATIONS:
+                self._settle()
+            found = self._combinations[key] = _Combination(*self._judged(tapped))
+        if found.rulings[0].refused and event_type in self._checked:
+            self._sum(*self._judged(tapped), 1, [tapped.example])
+            return
+        found.count += 1
+        if found.changes and len(found.examples) < EXAMPLES:
+            found.examples.append(tapped.example)
+
+    def take_sent(self, row: Sent) -> None:
+        """Judge a row of the ledger of an event that entered in the cloud."""
+        source, id = (getattr(row, name) if name in self._looked_at else "" for name in ("source", "id"))
+        key = row.type, row.sender, row.entered_by, row.priority, source, id
+        if key not in self._ways:
+            if len(self._ways) == MAX_COMBINATIONS:
+                self._ways.clear()
+            self._ways[key] = self._judge_ways(0, row), self._judge_ways(1, row)
+        old, new = self._ways[key]
+        example = Example(row.sender, row.source, row.id)
+        if row.is_delivered and row.destination is not None:
+            self._kept(row, row.destination, old, new, example)
+        for to, answers in new.answers.items():
+            if True in answers and True not in old.answers.get(to, ()) and (to, example) not in self._gained:
+                self._gained.add((to, example))
+                if answers == {True} and not new.refused:
+                    before, now = old.refused or _NO_ROUTE, new.ends[to].route
+                    self._change(row, Change(Kind.MORE, to, row.type, before, now, False, True), example)
+                    self._tally.delivered(to, row.type, 0, 1)
+                else:
+                    self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
+
+    def tally(self) -> Tally:
+        """Return the sum over all events since the last call."""
+        self._settle()
+        tally, self._tally = self._tally, Tally()
+        return tally
+
+    def _settle(self) -> None:
+        for each in self._combinations.values():
+            self._sum(each.rulings, each.changes, each.count, each.examples)
+        self._combinations.clear()
+
+    def rulings(self, tapped: Tapped) -> tuple[Ruling, Ruling]:
+        """Return what becomes of an event by the old contract, and by the new one."""
+        checks = tapped.event.type in self._rechecked
+        old = self._judges[0].ruling(tapped, checks_payload=checks, is_up=True)
+        # What no route of the device took came without one: a forwarder's report, or a client of its own.
+        # What was refused for another reason has no record of its payload.
+        checks |= old.refused is not None and old.refused not in PAYLOAD_REASONS
+        new = self._judges[1].ruling(tapped, checks_payload=checks, is_up=not old.goes_up)
+        if self._is_over_at_home(tapped):
+            new = new._replace(ends=tuple(map(_over, new.ends)))
+        return old, new
+
+    def _is_plain(self, tapped: Tapped) -> bool:
+        """Return whether routes, rights and priority decide all about an event."""
+        event, accepted_at_ms = tapped.event, tapped.accepted_at_ms
+        return (
+            tapped.decided_at_ms <= accepted_at_ms
+            and (tapped.expires_at_ms is None or tapped.expires_at_ms > accepted_at_ms)
+            and event.type != DEAD_LETTER_TYPE
+            and not event.type.startswith(REPORT_PREFIX)
+            and not tapped.is_refused
+            and event.type not in self._rechecked
+            and len(event.json) < _LARGE
+            and not self._is_over_at_home(tapped)
+        )
+
+    def _shorter_at_home_ms(self, service: str) -> int | None:
+        """Return for how long its events are worth sending up by the new contract, if that is less."""
+        old_ms, new_ms = (
+            channel_expiry_ms(each.outbox(service), each.contract.device.outbox) for each in self._judges
+        )
+        return new_ms if new_ms is not None and (old_ms is None or new_ms < old_ms) else None
+
+    def _is_over_at_home(self, tapped: Tapped) -> bool:
+        """Return whether an event would have expired before it came up, by the clock of its device."""
+        attributes = tapped.event.attributes
+        service = str(attributes.get(SENDER_SERVICE, ""))
+        bound_ms = self._shorter_ms.get(service, self._shorter_ms[""])
+        if bound_ms is None or "recordedtime" not in attributes:
+            return False
+        recorded_ms = timestamp_ms(str(attributes["recordedtime"]))
+        return tapped.accepted_at_ms - recorded_ms >= bound_ms
+
+    def _judged(self, tapped: Tapped) -> tuple[tuple[Ruling, Ruling], tuple[Change, ...]]:
+        rulings = self.rulings(tapped)
+        sender = sender_in_frame(tapped.client, tapped.event.attributes)
+        return rulings, tuple(_changes(tapped.event.type, sender, *rulings))
+
+    def _sum(
+        self,
+        rulings: tuple[Ruling, Ruling],
+        changes: Collection[Change],
+        count: int,
+        examples: Sequence[Example],
+    ) -> None:
+        self._tally.events += count
+        for at, ruling in enumerate(rulings):
+            for each in ruling.ends:
+                if each.outcome is Outcome.DELIVERED:
+                    self._tally.deliveries[each.destination, each.type][at] += count
+        for change in changes:
+            self._tally.changed(change, count, examples)
+
+    # Events of services in the cloud, of which the ledger has the names alone
+
+    def _judge_ways(self, at: int, row: Sent) -> _Ways:
+        judge, sender = self._judges[at], parse_sender(row.sender)
+        known: dict[str, AttributeValue | None] = {
+            **of_type(row.type),
+            "source": row.source,
+            "id": row.id,
+            SENDER_SERVICE: sender.service or None,
+            SENDER_DEVICE: sender.device or None,
+        }
+        event = Envelope({name: each for name, each in known.items() if each is not None}, "")
+        over = judge.outbox(row.entered_by.partition(".")[0])
+        answers: dict[str, frozenset[bool]] = {}
+        ends: dict[str, End] = {}
+        for route in judge.contract.routes_at(Place.CLOUD):
+            found = possible(route.filter, known)
+            if not is_wanted(route.interest, event, Priority(row.priority)):
+                found |= {False}  # as far as these names say
+            before = answers.get(route.destination, _NEVER)
+            answers[route.destination] = frozenset(one or other for one in before for other in found)
+            if True in found:
+                ends[route.destination] = judge.end(event, route, over)
+        is_allowed = judge.rights.may_send(sender, row.type)
+        return _Ways(answers, ends, None if is_allowed else Reason.SENDER_NOT_ALLOWED)
+
+    def _kept(self, row: Sent, to: str, old: _Ways, new: _Ways, example: Example) -> None:
+        answers, after = new.answers.get(to, _NEVER), new.ends.get(to)
+        is_over = after is not None and after.expiry_ms is not None and row.delay_ms >= after.expiry_ms
+        gone = new.refused or (_NO_ROUTE if True not in answers else BY_CHANNEL if is_over else None)
+        self._tally.delivered(to, row.type, 1, 0 if gone else 1)
+        route = old.ends[to].route if to in old.ends else "delivered"
+        if gone:
+            self._change(row, Change(Kind.FEWER, to, row.type, route, gone, False, True), example)
+        elif False in answers and False not in old.answers.get(to, _NEVER):
+            self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
+        elif to in old.ends and after is not None:
+            for kind, before, now in _differences(old.ends[to], after):
+                self._change(row, Change(kind, to, row.type, before, now, False), example)
+
+    def _change(self, row: Sent, change: Change, example: Example) -> None:
+        self._tally.changed(change._replace(is_alarm=row.priority == Priority.URGENT), 1, [example])
+
+
+_NO_ROUTE: Final = "no route takes it"
+_NEVER: Final = frozenset({False})
+
+
+def _payload_rule(contract: Contract, event_type: str) -> bytes:
+    """Return a text that differs where two contracts may judge the payload of a type otherwise."""
+    declared = contract.event_types.get(event_type)
+    if declared is None or declared.schema_check is SchemaCheck.NONE:
+        return b""
+    schemas = {id: dict(each) for id, each in declared.schemas.items()}
+    return canonical_bytes([declared.schema_check, [*schemas], schemas, contract.downlink(event_type)])
+
+
+def _changes(event_type: str, sender: Sender, old: Ruling, new: Ruling) -> Iterator[Change]:
+    is_alarm = Priority.URGENT in (old.priority, new.priority)
+    if old.refused != new.refused:
+        kind = Kind.REFUSED if new.refused else Kind.ALLOWED
+        of = f"{sender.service or 'device'}.outbox"
+        yield Change(kind, of, event_type, old.refused or _ALLOWED, new.refused or _ALLOWED, is_alarm)
+    for type, to in dict.fromkeys((each.type, each.destination) for each in (*old.ends, *new.ends)):
+        is_own = type == event_type
+        about = to, type
+        before, after = (
+            [each for each in ruling.ends if (each.destination, each.type) == about] for ruling in (old, new)
+        )
+        came, comes = (
+            [each for each in ends if each.outcome is Outcome.DELIVERED] for ends in (before, after)
+        )
+        alarm = is_alarm and is_own
+        if len(came) != len(comes):
+            kind = Kind.FEWER if len(came) > len(comes) else Kind.MORE
+            sides = _sides(old, before, came), _sides(new, after, comes)
+            yield Change(kind, to, type, *sides, alarm, not (came and comes))
+        elif came:
+            for kind, was, becomes in _differences(came[0], comes[0]):
+                yield Change(kind, to, type, was, becomes, alarm)
+            if is_own and old.priority is not new.priority:
+                yield Change(Kind.PRIORITY, to, type, old.priority, new.priority, alarm)
+
+
+_ALLOWED: Final = "allowed"
+
+
+def _sides(ruling: Ruling, ends: Sequence[End], came: Sequence[End]) -> str:
+    """Return the routes by which an event comes, or else why it does not."""
+    if came:
+        return ", ".join(each.route for each in came)
+    return next((str(each.reason) for each in ends), None) or ruling.refused or _NO_ROUTE
+
+
+def _differences(old: End, new: End) -> Iterator[tuple[Kind, str, str]]:
+    """Yield what else differs of a delivery that there is by both contracts."""
+    for kind, before, after in (
+        (Kind.EXPIRY, _seconds(old.expiry_ms), _seconds(new.expiry_ms)),
+        (Kind.ORDER, old.ordering, new.ordering),
+        (Kind.GUARANTEE, old.guarantee, new.guarantee),
+    ):
+        if before != after:
+            yield kind, str(before), str(after)
+
+
+def _seconds(lifetime_ms: int | None) -> str:
+    return "never" if lifetime_ms is None else f"{lifetime_ms // 1_000} s"
+
+
+def carried(old: Contract, new: Contract) -> Contract:
+    """Return `new` with what participants subscribed and announced under `old`, as routers would add it.
+
+    Contracts that are published leave both alone: they are in tables of their own.
+    """
+    subscriptions = [_subscription(old, each) for each in subscribed_routes(old)]
+    contract, _ = with_subscriptions(new, subscriptions)
+    announced = {
+        old.channel(each.destination).participant: each.interest
+        for each in old.routes
+        if each.interest is not None
+    }
+    announcements = (
+        Announcement(name, tuple(map(_text_of, _alternatives(interest))))
+        for name, interest in announced.items()
+        if name in new.participants
+    )
+    return with_interest(contract, announcements)[0]
+
+
+def _subscription(old: Contract, route: Route) -> Subscription:
+    """Return the subscription of a route: what `with_subscriptions` made of it, taken back."""
+    participant, name = subscription_names(route)
+    granted = route.filter
+    if isinstance(granted, All) and to_document(granted.filters[0]) == subscribable(old, participant):
+        granted = granted.filters[1]
+    is_posted = old.channel(route.destination).participant == SUBSCRIBERS
+    request = json.dumps({"protocol": HTTP, "sink": "https://localhost/"}) if is_posted else ""
+    return Subscription(participant, name, _text_of(granted), "", request)
+
+
+def _text_of(filter: Filter) -> str:
+    return canonical_bytes(to_document(filter)).decode()
+
+
+def _alternatives(filter: Filter) -> Sequence[Filter]:
+    return filter.filters if isinstance(filter, Any) else (filter,)
