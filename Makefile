@@ -98,6 +98,11 @@ system-tests: java ## Run the tests of several parts together, without the unit 
 $(addprefix room-,$(filter-out next-mosquitto python-3.13,$(ROOMS))): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
 room-site: docs
+# An example of the receipt protocol is in C.
+room-edge room-next-mosquitto: | c-compiler
+.PHONY: c-compiler
+c-compiler: setup
+	@command -v cc >/dev/null || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends gcc libc6-dev; }
 room-spark room-spark-audit: java
 # What speaks to a broker, once more with the next Mosquitto, from a root that only root can make. It is of a Debian that is
 # not released, which changes daily, and no mirror has to have it. EVENTPLANE_MOSQUITTO names the program for any test.

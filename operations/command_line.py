@@ -29,6 +29,10 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
         "sign the account of an event; verify a signed one offline",
     ),
     "completion": ("operations.completion", "print the completion script of a shell"),
+    "conformance": (
+        "operations.conformance.command",
+        "check a forwarder, or a program in any language, by the receipt protocol",
+    ),
     "contract": (
         "operations.contract_command",
         "check, compile, compare, explain, draw, simulate or publish the contract",

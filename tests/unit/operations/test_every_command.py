@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "audit show": ("2026-03-01",),
     "certificate": ("17",),
     "completion": ("bash",),
+    "conformance": ("127.0.0.1:1",),
     "contract acl": (),
     "contract asyncapi": (),
     "contract catalogue": (),
@@ -101,7 +102,7 @@ LOCAL = {name for name in COMMANDS if name.startswith("contract ")} - {
 }
 """Commands about a contract that need no cloud."""
 
-CLOUD = sorted(set(COMMANDS) - LOCAL - NEW - {"completion", "interest publish"})
+CLOUD = sorted(set(COMMANDS) - LOCAL - NEW - {"completion", "conformance", "interest publish"})
 """Those that do. By the contract here devices send everything: there is no interest to publish."""
 
 
@@ -252,7 +253,7 @@ def test_region_and_endpoint_may_come_first_or_from_the_environment(
     assert "127.0.0.1:1" in run("fleet", "list")[2]
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - set(CLOUD) - {"interest publish"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - set(CLOUD) - {"conformance", "interest publish"}))
 def test_every_command_without_a_cloud_prints_json(
     run: Run, name: str, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,1 @@
+"""The conformance kit of the receipt protocol (docs/reference/receipts.md)."""
