@@ -20,6 +20,7 @@ USAGE = f"""usage: {PROGRAM} [run] --settings FILE
        {PROGRAM} discovery (--settings FILE | --profile FILE)
        {PROGRAM} discovery find --interfaces NAME[,NAME] [--seconds N]
        {PROGRAM} announce --settings FILE
+       {PROGRAM} telemetry --settings FILE
        {PROGRAM} broker-database --database FILE
        {PROGRAM} broker-profile --profile FILE [--added FILE]
        {PROGRAM} manifest
@@ -33,6 +34,7 @@ commands:
   discovery         list the listeners of Mosquitto's profile, and show which one is used
   discovery find    list the brokers that are announced in the home
   announce          announce the broker in the home by DNS-SD until SIGTERM
+  telemetry         send the forwarder's metrics to an OpenTelemetry collector until SIGTERM
   broker-database   set Mosquitto's database aside if it is torn; the broker must not run
   broker-profile    report what Mosquitto refuses, and what an included file overrides in the other ones
   manifest          print version, revision, contract format and Python of this build as JSON
@@ -119,6 +121,10 @@ def _announce(options: Options) -> None:
     require_part("discovery").announce(_load(options))
 
 
+def _telemetry(options: Options) -> None:
+    require_part("telemetry").export(_load(options))
+
+
 def _broker_database(options: Options) -> int:
     from edge.broker_database import set_aside_if_torn
 
@@ -151,6 +157,7 @@ _COMMANDS: dict[str, tuple[Callable[[Options], int | None] | None, *tuple[str, .
     "discovery": (_discovery, "settings", "profile"),
     "discovery find": (_find, "interfaces", "interfaces seconds"),
     "announce": (_announce, "settings"),
+    "telemetry": (_telemetry, "settings"),
     "broker-database": (_broker_database, "database"),
     "broker-profile": (_broker_profile, "profile", "added profile"),
     "manifest": (_print_manifest, ""),

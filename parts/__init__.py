@@ -86,6 +86,7 @@ PARTS: Final = {
     ),
     "provisioning": Part(without="a device's certificate is installed and renewed by other means"),
     "discovery": Part(without="the home's broker has a fixed address, and is not announced"),
+    "telemetry": Part(without="a device's metrics are read at its health endpoint, not sent by OTLP"),
     "replay": Part(
         without="what was lost behind the router is not sent again",
         is_optional=True,

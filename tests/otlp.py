@@ -45,6 +45,7 @@ class Receiver:
     url: str = ""
     spans: list[ReceivedSpan] = field(default_factory=list)
     metrics: set[str] = field(default_factory=set)
+    headers: dict[str, str] = field(default_factory=dict)
     requests: int = 0
     status: int = 200
 
@@ -78,7 +79,8 @@ def otlp_receiver() -> Iterator[Receiver]:
             if receiver.status == 200 and self.path == "/v1/traces":
                 receiver.spans += decode_traces(body, self.headers["Content-Type"])
             elif receiver.status == 200 and self.path == "/v1/metrics":
-                receiver.metrics |= _metric_names(body)
+                receiver.metrics |= _metric_names(body, self.headers["Content-Type"])
+                receiver.headers = dict(self.headers)
             self.send_response(receiver.status)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -91,8 +93,14 @@ def otlp_receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-def _metric_names(body: bytes) -> set[str]:
-    request = ExportMetricsServiceRequest.FromString(body)
+def decode_metrics(document: dict[str, Any]) -> ExportMetricsServiceRequest:
+    """The export request of OTLP's JSON. Raises what protobuf raises of one that is none."""
+    return json_format.ParseDict(document, ExportMetricsServiceRequest())
+
+
+def _metric_names(body: bytes, content_type: str) -> set[str]:
+    is_json = content_type == "application/json"
+    request = decode_metrics(json.loads(body)) if is_json else ExportMetricsServiceRequest.FromString(body)
     return {
         metric.name
         for resource in request.resource_metrics

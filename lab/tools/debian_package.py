@@ -30,7 +30,11 @@ SET_BY_DEBIAN = ("persistence_location",)
 """Settings that Debian's mosquitto.conf has; Mosquitto refuses to start when a text is set twice."""
 
 
-UNIT_OF_PART = {"discovery": "eventplane-announcement.", "provisioning": "eventplane-provisioning."}
+UNIT_OF_PART = {
+    "discovery": "eventplane-announcement.",
+    "provisioning": "eventplane-provisioning.",
+    "telemetry": "eventplane-telemetry.",
+}
 """How the units begin that a build without the part leaves out."""
 
 

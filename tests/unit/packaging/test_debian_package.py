@@ -62,7 +62,7 @@ def test_it_installs_every_unit_the_program_and_its_command(package: Path, tmp_p
 def test_a_build_without_a_part_has_no_unit_of_it() -> None:
     units = {
         Path(path).name
-        for path in files(b"", ["discovery", "provisioning", "questions"])
+        for path in files(b"", ["discovery", "provisioning", "questions", "telemetry"])
         if "/system/" in path
     }
     assert units == {"eventplane-forwarder.service", "eventplane.conf"}

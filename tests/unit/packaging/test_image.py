@@ -52,7 +52,9 @@ def test_builds_are_reproducible(artifact: Path, tmp_path: Path) -> None:
     assert again.read_bytes() == artifact.read_bytes()
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("check",), ("provision",), ("discovery",), ("announce",)])
+@pytest.mark.parametrize(
+    "command", [(), ("run",), ("check",), ("provision",), ("discovery",), ("announce",), ("telemetry",)]
+)
 def test_its_commands_start_with_nothing_beside_them(artifact: Path, command: tuple[str, ...]) -> None:
     started = run(artifact, *command, "--settings", "absent.toml")
     assert started.returncode == os.EX_CONFIG
@@ -96,7 +98,11 @@ def write_settings(folder: Path, table: str) -> Path:
 
 
 def test_a_part_can_be_left_out(artifact: Path, smallest: Path) -> None:
-    assert json.loads(run(artifact, "manifest").stdout)["parts"] == PARTS == ["provisioning", "discovery"]
+    assert (
+        json.loads(run(artifact, "manifest").stdout)["parts"]
+        == PARTS
+        == ["provisioning", "discovery", "telemetry"]
+    )
     assert json.loads(run(smallest, "manifest").stdout)["parts"] == []
     assert {f"parts/{each}/device.py" for each in PARTS} <= {*zipfile.ZipFile(artifact).namelist()}
     found = [each for each in zipfile.ZipFile(smallest).namelist() if each.startswith("parts/")]

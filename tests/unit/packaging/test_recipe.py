@@ -30,7 +30,7 @@ PACKAGES = {
     "json": "json",
     "logging": "logging",
     "math": "random",
-    "netclient": "base64 hmac secrets urllib.request uuid",
+    "netclient": "base64 hmac http.client secrets urllib.request uuid",
     "resource": "resource",
     "sqlite3": "sqlite3",
     "stringold": "string",
@@ -105,6 +105,7 @@ def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> 
     units = sorted(each.name for each in (image / "usr/lib/systemd/system").iterdir())
     assert units == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
     assert sorted(each.name for each in (image / "usr/share/eventplane").iterdir()) == [
+        "forwarder.schema.json",
         "forwarder.toml",
         "mosquitto-access.conf",
         "mosquitto.conf",

@@ -24,6 +24,7 @@ do_install() {
     install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
     install -D -m 0644 ${S}/edge/packaging/mosquitto-access.conf ${D}${datadir}/eventplane/mosquitto-access.conf
     install -D -m 0644 ${S}/edge/packaging/forwarder.toml ${D}${datadir}/eventplane/forwarder.toml
+    install -D -m 0644 ${S}/edge/packaging/forwarder.schema.json ${D}${datadir}/eventplane/forwarder.schema.json
     install -d ${D}${bindir}
     ln -s ../lib/eventplane/eventplane-forwarder.pyz ${D}${bindir}/eventplane-forwarder
 }
@@ -35,8 +36,8 @@ FILES:${PN} += "${nonarch_libdir}/eventplane ${datadir}/eventplane ${systemd_sys
 # ${datadir}/eventplane) and contract.json.
 SYSTEMD_SERVICE:${PN} = "eventplane-forwarder.service"
 # Not enabled: the timer is for devices with the fleet's claim in /etc/eventplane, the announcement for those that announce
-# their broker. A product adds what it needs: SYSTEMD_SERVICE:${PN}:append = " eventplane-provisioning.timer".
-EVENTPLANE_OPTIONAL_UNITS = "eventplane-provisioning.timer eventplane-provisioning.service eventplane-announcement.service"
+# their broker, the telemetry for those that have a collector. A product adds what it needs: SYSTEMD_SERVICE:${PN}:append = " eventplane-provisioning.timer".
+EVENTPLANE_OPTIONAL_UNITS = "eventplane-provisioning.timer eventplane-provisioning.service eventplane-announcement.service eventplane-telemetry.service"
 
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "--system --home-dir /var/lib/eventplane --no-create-home --shell /sbin/nologin --user-group eventplane"
