@@ -36,6 +36,7 @@ def acl(contract: Contract) -> str:
         rights += [("write", state_topic(name)), ("read", state_answer_topic(name))]
         rights += [("write", interest_topic(name))]
         rights += [("write", handlers_topic(name)), ("read", handlers_answer_topic(name))]
+        rights += [("write", each.filter) for each in service.mappings]
         if service.replies is not None:
             replies = service.replies.box
             rights += [("read", local_topic(name, replies)), ("write", receipt_topic(name, replies))]
@@ -43,5 +44,6 @@ def acl(contract: Contract) -> str:
         # The other end of each.
         ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]
     # Its second session only receives.
-    urgent = ["", f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}", f"topic read {OUTBOXES}"]
+    received = (OUTBOXES, *(each.filter for each in contract.mappings))
+    urgent = ["", f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}", *(f"topic read {each}" for each in received)]
     return "\n".join([_HEAD, "", f"user {FORWARDER}", f"topic read {OUTBOXES}", *ours, *urgent, *theirs])

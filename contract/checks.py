@@ -43,6 +43,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *_waiting_alarms(contract, reach.takes),
         *_dead_letters_to_webhooks(contract),
         *_droppable_alarms(contract),
+        *_doubtful_mappings(contract),
         *_untaken_types(contract, reach.takes),
         *_unreached_readers(contract, reach),
         *_misnamed_sends(contract),
@@ -99,6 +100,28 @@ def _droppable_alarms(contract: Contract) -> Iterator[Problem]:
                 f"event_types.{each.name}.delivery_guarantee",
                 "the type is urgent, and its events may be dropped",
                 "remove the setting, or give the type another priority",
+            )
+
+
+def _doubtful_mappings(contract: Contract) -> Iterator[Problem]:
+    """Mappings that raise an alarm at each message, and those whose data lacks what the schema requires."""
+    for each in contract.mappings:
+        path = f"participants.{each.participant}.mappings.{each.name}"
+        if each.is_urgent(contract) and not each.when:
+            yield Problem(
+                path,
+                "every message on its topics is urgent, whatever it says",
+                "name under `when` what makes it an alarm",
+            )
+        event_type = contract.event_types[each.type]
+        first = next(iter(event_type.schemas), None)
+        schema = event_type.schemas.get(each.attributes.get("dataschema", first), {})
+        missing = sorted({*schema.get("required", ())} - {*(each.data or ())})
+        if each.data is not None and missing:
+            yield Problem(
+                f"{path}.data",
+                f"the schema requires {', '.join(missing)}, which it does not give",
+                "add it, or leave `data` out to pass the payload as it is",
             )
 
 

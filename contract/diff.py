@@ -75,7 +75,7 @@ def _changes(path: str, before: object, after: object) -> Iterator[Change]:
                 yield Change(inner, _text(before[name]), None)
             else:
                 yield from _changes(inner, before[name], after[name])
-    elif before != after:
+    elif _text(before) != _text(after):  # to Python 1 is true
         yield Change(path, _text(before), _text(after))
 
 

@@ -31,13 +31,13 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import DownlinkError
-from eventplane.envelope import Envelope
+from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_sender
 from eventplane.filter_texts import comparison_text
 from eventplane.filters import All, Any, Filter, Not, Sql
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
+from eventplane.names import SENDER_ATTRIBUTES, SENDER_DEVICE
 from eventplane.reach import place_of, sequences, ways_to_lead
-from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, THE_PLANE, Sender, parse_sender
 from eventplane.sending import SendingRights
 from eventplane.values import MAX_TIME_MS
 

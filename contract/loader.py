@@ -80,7 +80,7 @@ def load_checked(path: Path) -> tuple[Contract, list[Problem]]:
     contract. Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        raw = _content(path, _MOST_CONTRACT)
+        raw = content(path, _MOST_CONTRACT)
         if path.suffix == ".json":
             contract = load_compiled(raw, str(path))
             check_compiled(contract, str(path))
@@ -130,7 +130,7 @@ def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError
     return ContractError(str(path), [Problem(place, message, remedy)])
 
 
-def _content(path: Path, most: int) -> bytes:
+def content(path: Path, most: int = _MOST_EVENT) -> bytes:
     """Return the bytes of a file, `-` for standard input. Raises `OSError`, also for more than `most` bytes.
 
     A device or a pipe may have no end, and a file more than fits into memory.
@@ -167,7 +167,7 @@ def load_event(path: Path) -> Envelope:
     """
     origin = "standard input" if str(path) == "-" else str(path)
     try:
-        raw = _content(path, _MOST_EVENT)
+        raw = content(path, _MOST_EVENT)
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise EventFileError(
@@ -313,7 +313,7 @@ def _inline(slot: _Slot, folder: Path) -> _Fault | None:
         if not (folder / file_name).resolve().is_relative_to(folder.resolve()):
             return f"{file_name} is not beneath schemas/", _NO_SCHEMA
         try:
-            slot.holder[slot.at] = json.loads(_content(folder / file_name, _MOST_CONTRACT).decode())
+            slot.holder[slot.at] = json.loads(content(folder / file_name, _MOST_CONTRACT).decode())
         except OSError as error:
             return f"schemas/{file_name} cannot be read: {error.strerror}", _NO_SCHEMA
         except (ValueError, RecursionError) as error:

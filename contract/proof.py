@@ -29,12 +29,11 @@ from eventplane.contract import (
     Route,
 )
 from eventplane.contract.possibilities import of_type, possible
-from eventplane.envelope import write_event
+from eventplane.envelope import Sender, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.guarantee import guarantee_of_type
-from eventplane.names import CANARY_ALARM, OWN_SERVICES
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
+from eventplane.names import CANARY_ALARM, OWN_SERVICES, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.sending import SendingRights
 
 _ANY: Final = "*"

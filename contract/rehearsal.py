@@ -41,7 +41,7 @@ from eventplane.contract.subscription import (
 )
 from eventplane.dead_letter import DEAD_LETTER_TYPE, ROUTER_SOURCE, Refusal, dead_letter, letter_id
 from eventplane.device_reports import REPORT_PREFIX
-from eventplane.envelope import Envelope
+from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_sender, sender_in_frame
 from eventplane.errors import EnvelopeError
 from eventplane.expiry import channel_expiry_ms, why_over
 from eventplane.filter_texts import to_document
@@ -51,18 +51,9 @@ from eventplane.hops import hops_of, sent_on
 from eventplane.interest import is_wanted
 from eventplane.interest.announcement import Announcement, with_interest
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.names import SUBSCRIBERS
+from eventplane.names import PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE, SUBSCRIBERS
 from eventplane.reasons import Outcome, Reason
 from eventplane.router import Router
-from eventplane.sender import (
-    PLANE_CLIENT,
-    SENDER_DEVICE,
-    SENDER_SERVICE,
-    THE_PLANE,
-    Sender,
-    parse_sender,
-    sender_in_frame,
-)
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.values import timestamp_ms, timestamp_of_ms
 

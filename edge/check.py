@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from shutil import which
 
-from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
@@ -26,6 +25,7 @@ from eventplane_mqtt.endpoint import (
     is_socket,
     place,
 )
+from eventplane_mqtt.tls import read_validity
 from parts import load
 
 DEBIAN_PROFILE = Path("/etc/mosquitto/mosquitto.conf")

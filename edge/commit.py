@@ -17,8 +17,7 @@ from edge.decision import Decider, SequenceNumber
 from edge.delivery_queues import DeliveryQueues
 from edge.errors import SpoolFullError
 from edge.numbering import RecentKeys
-from edge.planning import Batch, Batcher, Plan
-from edge.pressure import Pressure
+from edge.planning import Batch, Batcher, Plan, Pressure
 from edge.reports import Reporter, Reports
 from edge.spool import Delivery, Discard, Size
 from edge.spool.store import Spool

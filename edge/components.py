@@ -18,8 +18,7 @@ from edge.durable import can_load
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.planning import Batcher
-from edge.pressure import Pressure
+from edge.planning import Batcher, Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool.store import Spool
@@ -179,7 +178,12 @@ class Components:
 
         self.contract_parts = ContractParts(decider, Batcher(decider, contract.device.outbox), receiver)
         self.answers = answers
-        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        mapper = None
+        if contract.mappings and can_load("edge.mapping"):
+            from edge.mapping import Mapper
+
+            mapper = Mapper(contract, thing, decider.timestamp, deps.system.random_bytes)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest, mapper)
         self.follow_uplink_interest()
         self._warn_of_unrouted()
 

@@ -15,14 +15,13 @@ from edge.spool import StoredEvent
 from eventplane.contract import Channel, Contract, Ordering, Place, Priority, Route
 from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import key_digest, router_source
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired, is_promised, lifetime_ms
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.names import EXPIRY_TIME, LIFETIME_ATTRIBUTES, REPLY_TYPE
 from eventplane.reasons import Reason
 from eventplane.router import Router
-from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.values import timestamp, timestamp_ms
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from edge.delivery_queues import DeliveryQueues
 from edge.durable import can_load
@@ -15,13 +16,12 @@ from edge.planning import Batch, Role, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
-from eventplane.envelope import parse_event
+from eventplane.envelope import Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
-from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 from eventplane.topics import (
     MISSPELT_OUTBOXES,
@@ -34,6 +34,9 @@ from eventplane.topics import (
     state_topic,
 )
 from eventplane_mqtt.mailbox import LinkName, Received
+
+if TYPE_CHECKING:
+    from edge.mapping import Mapper
 
 _log = logging.getLogger(__name__)
 
@@ -69,19 +72,23 @@ def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
     The urgent session has the outboxes from which an urgent event can come, so that neither a queue of ours
     nor the broker's one queue a client holds up an alarm behind a flood. The first session has all the rest
     and every outbox, also those that no contract knows: what comes over both is stored once. Where an outbox
-    carries other events too, the urgent session's connection skips these (`UrgentHint`).
+    carries other events too, the urgent session's connection skips these (`UrgentHint`). A topic that is
+    mapped has one of the sessions, because two would bring a message under different packet ids.
     """
     topics = local_topics(contract)
-    if session is LinkName.URGENT:
+    is_urgent = session is LinkName.URGENT
+    mapped = (each.filter for each in contract.mappings if each.is_urgent(contract) is is_urgent)
+    if is_urgent:
         rights = SendingRights(contract)
         types = _urgent_types(contract)
-        return tuple(
+        outboxes = (
             topic
             for topic, (role, channel) in topics.items()
             if role is Role.OUTBOX and _may_be_urgent(channel, types, rights)
         )
+        return (*outboxes, *mapped)
     others = (topic for topic, (role, _) in topics.items() if role is not Role.OUTBOX)
-    return (OUTBOXES, *MISSPELT_OUTBOXES, *others)
+    return (OUTBOXES, *MISSPELT_OUTBOXES, *others, *mapped)
 
 
 def _urgent_types(contract: Contract) -> list[str]:
@@ -111,7 +118,8 @@ class UrgentHint:
         contract = self._current()
         if contract is not self._contract:
             self._read(contract)
-        return topic in self._topics or any(mark in payload for mark in self._marks)
+        may_be = topic in self._topics or any(mark in payload for mark in self._marks)
+        return may_be or not is_outbox_topic(topic)  # a mapped topic, which this session has to itself
 
     def _read(self, contract: Contract) -> None:
         self._marks = (b"severitynumber", *(each.encode() for each in _urgent_types(contract)))
@@ -129,6 +137,7 @@ class Dispatcher:
     that came down from the cloud.
 
     Receipts end deliveries of `inboxes`, announcements go to `interest`; `queues` ends what is given up.
+    `mapper` makes events of mapped topics; None: the contract has none.
     """
 
     def __init__(
@@ -137,7 +146,9 @@ class Dispatcher:
         inboxes: Mapping[str, InboxPump],
         queues: DeliveryQueues,
         interest: Interest,
+        mapper: Mapper | None = None,
     ) -> None:
+        self._mapper = mapper
         self._topics = local_topics(contract)
         self._urgent_outboxes = subscriptions(contract, LinkName.URGENT)
         self._device = contract.device
@@ -154,13 +165,15 @@ class Dispatcher:
         if message.foreign:
             # No event is lost with a receipt or question, nor over a subscription that only the other had.
             is_urgent, topic = message.link is LinkName.URGENT, message.topic
-            batch.foreign += topic in self._urgent_outboxes if is_urgent else is_outbox_topic(topic)
+            is_event = topic in self._urgent_outboxes if is_urgent else is_outbox_topic(topic)
+            batch.foreign += is_event or (self._mapper is not None and self._mapper.knows(topic))
             return
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)
             return
         if (found := self._topics.get(message.topic)) is None:
-            self._take_unknown(message, batch)
+            if self._mapper is None or not self._mapper.take(message, batch):
+                self._take_unknown(message, batch)
             return
         role, channel = found
         payload = message.payload

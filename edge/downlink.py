@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from edge.counts import NotStored
 from edge.decision import Decider, DownlinkDecision
 from edge.delivery_queues import DeliveryQueues
-from edge.planning import Plan
-from edge.pressure import Pressure
+from edge.planning import Plan, Pressure
 from edge.reports import Heading
 from edge.sent_contract import is_contract_update, why_refused
 from edge.spool import Delivery, DeviceState, Size

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from edge.pressure import ROOM
+from edge.planning import ROOM
 from edge.settings import HealthSettings
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName

@@ -170,7 +170,7 @@ class StatusReader:
     def _certificate_left_s(self) -> float | None:
         if self._identity is None:
             return None
-        from edge.certificate import seconds_left  # which only a connection with TLS needs
+        from eventplane_mqtt.tls import seconds_left  # which only a connection with TLS needs
 
         return seconds_left(self._identity.certificate, self._system.now())
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from edge.counts import Counts, NotStored
 from edge.decision import Decider, SequenceNumber
 from edge.errors import SpoolError
-from edge.pressure import ROOM
+from edge.planning import ROOM
 from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, SpoolOrigin, StoredEvent
 from edge.spool.store import Spool

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edge.errors import SettingProblem, SettingsError
-from eventplane.ranges import Range, nearest
+from eventplane.values import Range, nearest
 from eventplane_mqtt.endpoint import is_host
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"

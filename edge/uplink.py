@@ -26,9 +26,8 @@ from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.dead_letter import Refusal
 from eventplane.envelope import pack_texts
 from eventplane.limits import MAX_BATCH_BYTES
-from eventplane.names import CORRELATION_ID
+from eventplane.names import CORRELATION_ID, SENDER_SERVICE
 from eventplane.reasons import Reason
-from eventplane.sender import SENDER_SERVICE
 from eventplane_mqtt.link import Link
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ _HEADROOM = 0.9
 
 MOST_GATHERED = 0.5
 """How full the spool may be while its events wait for a batch. Ours: from 70 % on it refuses or drops some
-(`edge.pressure`), which must not happen to any while the cloud can be reached."""
+(`edge.planning`), which must not happen to any while the cloud can be reached."""
 
 _LIFETIME_SHARE = 2
 """An event waits for at most one part in so many of its lifetime. Ours: the rest is for the delivery."""

@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.names import DOWNLINK, SUBSCRIBERS
+from eventplane.envelope import THE_PLANE, Sender
+from eventplane.names import DOWNLINK, PLANE, SUBSCRIBERS
 from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
-from eventplane.sender import PLANE, THE_PLANE, Sender
 
 EVERY_INBOX: Final = ""
 """The inbox of an account of the event as a whole: of each inbox, or of an event that is for none."""

@@ -30,11 +30,11 @@ from eventplane.contract import (
     SchemaCheck,
     WhenFull,
 )
-from eventplane.contract.canonical import Problem
+from eventplane.contract.canonical import Problem, canonical_bytes
 from eventplane.contract.possibilities import of_type, possible
+from eventplane.envelope import Sender
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.names import CANARY_ALARM
-from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 
 REMEDY: Final = "put it back; to take an alarm away, devices need a new image"
@@ -194,6 +194,7 @@ class _Floor:
                 f"{path}.outbox.batching_delay_ms",
                 f"alarms wait {waits_ms} ms for a batch, and waited {waited_ms} ms",
             )
+        yield from self._mapping_problems(service, after)
         rights = SendingRights(self._offered)
         for types in self._alarms[service.name]:
             if types == _ANY:
@@ -206,6 +207,16 @@ class _Floor:
             if types in service.asks and not _names(types, after.asks):
                 # The client library refuses a request of one that may not ask, before anything is sent.
                 yield _problem(f"{path}.asks", f"it does not name {types} any more")
+
+    def _mapping_problems(self, service: Participant, after: Participant) -> Iterator[Problem]:
+        # As texts: to Python 1 is true.
+        kept = {canonical_bytes(each._asdict()) for each in after.mappings}
+        for each in service.mappings:
+            if canonical_bytes(each._asdict()) not in kept and _names(
+                each.type, tuple(self._alarms[service.name])
+            ):
+                path = f"participants.{service.name}.mappings.{each.name}"
+                yield _problem(path, "it makes alarms, and is not the same")
 
     def _silent_sender_problems(self, service: Participant, after: Participant) -> Iterator[Problem]:
         """A service without `sends` may send what nobody names: others must not begin to name its alarms."""

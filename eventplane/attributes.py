@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
+from eventplane.names import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.reasons import Reason
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp
 
 AttributeValue = str | int | bool

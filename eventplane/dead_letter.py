@@ -7,9 +7,8 @@ import hashlib
 from typing import Any, Final, NamedTuple
 
 from eventplane.attributes import in_short
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
-from eventplane.sender import Sender
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 

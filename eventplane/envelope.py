@@ -11,20 +11,65 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventplane import fast_reader, strict_json
 from eventplane.attributes import AttributeValue, checked_attributes
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.names import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.reasons import Reason
-from eventplane.sender import Sender, sender_of
 from eventplane.strict_json import with_member, without_members
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
 
 _quoted = json.encoder.encode_basestring_ascii
+
+
+class Sender(NamedTuple):
+    """The sender of an event: `device` and `service` as far as the transport knows them, else ''.
+
+    `source` is a claim of the event. The sender is not: the forwarder stamps the service whose outbox a
+    message lay in, and the cloud's router the device whose connection brought a frame. No participant can set
+    either.
+    """
+
+    device: str = ""
+    service: str = ""
+
+    def __str__(self) -> str:
+        """Return `home-1/voice-service`, `home-1/` (the device as a whole), `carers`, or '' (unknown)."""
+        return f"{self.device}/{self.service}" if self.device else self.service
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The reserved attributes that name this sender."""
+        named = {SENDER_DEVICE: self.device, SENDER_SERVICE: self.service}
+        return {name: value for name, value in named.items() if value}
+
+
+THE_PLANE: Final = Sender(service=PLANE)
+"""The sender of what the cloud's routers write themselves."""
+
+
+def sender_of(attributes: Mapping[str, object]) -> Sender:
+    """Return the sender that an event's stamped `attributes` name."""
+    # Raw members may have null for an attribute that is not set.
+    return Sender(str(attributes.get(SENDER_DEVICE) or ""), str(attributes.get(SENDER_SERVICE) or ""))
+
+
+def parse_sender(text: str) -> Sender:
+    """Return the sender whose text this is: the inverse of `str`."""
+    device, slash, service = text.partition("/")
+    return Sender(device, service) if slash else Sender(service=text)
+
+
+def sender_in_frame(client_id: str, attributes: Mapping[str, object]) -> Sender:
+    """Return the sender of an event in a frame of `client_id`: the device, and the service it vouches for."""
+    if client_id == PLANE_CLIENT:
+        return THE_PLANE
+    return Sender(client_id, sender_of(attributes).service)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.expiry import expires_at_ms
-from eventplane.names import DELIVER_BY, SENT_TIME
+from eventplane.names import DELIVER_BY, PLANE_CLIENT, SENDER_DEVICE, SENT_TIME
 from eventplane.reasons import Reason
-from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
 from eventplane.values import MAX_TIME_MS, whole_number
 
 RULE_SELECT = (

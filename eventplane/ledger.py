@@ -82,7 +82,7 @@ class LedgerRecord:
     event has no `route` and no `destination`. A refused item that is no event has empty `source`, `id` and
     `type` and no route; `client_id`, `reason` and `entered_at_ms` are what it shares with its tap record.
     An event that was refused by its payload has its names and no route. `attempt` counts deliveries of the
-    queue message, from 1. `sender` is the text of an `eventplane.sender.Sender`, '' of what is no event;
+    queue message, from 1. `sender` is the text of an `eventplane.envelope.Sender`, '' of what is no event;
     `received_at_ms` is when the message was first received by the queue's clock, None where nobody knows.
     `put_back_by` is the operator who put a device's event back into the channel: the tap does not see that;
     with `REDRIVE` as reason, who sent an event back into the inbox `entered_by`, past the routers. `digest`
@@ -121,7 +121,7 @@ class HandoverRecord:
     it gave none, and of a program. `attempt` counts deliveries of the queue message, from 1; what was no
     event has empty names.
     `route` is the one that led into the inbox, None where the message does not say: it tells subscribed
-    endpoints apart, which share theirs. `sender` is the text of the event's `eventplane.sender.Sender`.
+    endpoints apart, which share theirs. `sender` is the text of the event's `eventplane.envelope.Sender`.
     """
 
     decided_at_ms: int

@@ -113,6 +113,24 @@ LIFETIME_ATTRIBUTES: Final = (SENT_TIME, UPTIME_LIMIT, DELIVER_BY)
 REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 """The `type` of every reply."""
 
+# The attributes by which hops stamp an event's sender, and what the plane itself is called there.
+
+SENDER_DEVICE: Final = "senderdevice"
+"""The thing name of the sending device: the MQTT client id, which the IoT policy binds to the certificate."""
+
+SENDER_SERVICE: Final = "senderservice"
+"""The sending participant: the one whose outbox the event lay in."""
+
+SENDER_ATTRIBUTES: Final = frozenset({SENDER_DEVICE, SENDER_SERVICE})
+"""The reserved attributes. An event that arrives with one that is not due there is refused."""
+
+PLANE: Final = "eventplane"
+"""The `senderservice` of what the cloud's routers write themselves. No participant can have this name."""
+
+PLANE_CLIENT: Final = "/eventplane/cloud/ingest-errors"
+"""The client id of frames that the plane puts into the devices' queue itself. No device can connect by it:
+a thing's name has no slash."""
+
 # The groups of entry points by which protocols are found; docs/how-to/protocols.md says how one is added.
 # The plane's own need none.
 

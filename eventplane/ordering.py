@@ -25,12 +25,11 @@ from eventplane.contract import (
 )
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import subscribed_routes
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
 from eventplane.filter_texts import to_document
 from eventplane.guarantee import is_promised
 from eventplane.names import EPOCH, ORDER, ORDER_EPOCH
 from eventplane.route_index import RouteIndex
-from eventplane.sender import Sender
 from eventplane.values import whole_number
 
 _MOST: Final = 10**12 - 1

@@ -18,8 +18,7 @@ from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
 from eventplane.filters import All, Filter, attribute_names
 from eventplane.hops import ROUTER_HOPS
-from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
+from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SENDER_DEVICE, SENDER_SERVICE, SEQUENCE
 from eventplane.sending import SendingRights
 
 _Routes = tuple[Route, ...]

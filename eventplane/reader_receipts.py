@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import HandoverRecord
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Outcome
+
+if TYPE_CHECKING:
+    from eventplane.contract import Channel
 
 SETTLED_BEFORE: Final = "settled_before"
 """The reason of a receipt for a copy of what was settled before, by this reader or one that crashed."""
@@ -47,6 +50,11 @@ def is_asked(source: str, id: str, percent: int) -> bool:
     Router, reader and audit decide alike: by the CRC-32 of the two names, with a line end between them.
     """
     return zlib.crc32(f"{source}\n{id}".encode()) % 100 < percent
+
+
+def recorded_percent(inbox: Channel) -> int:
+    """Return of how many percent of its events the archive has the end, by a webhook or by receipts."""
+    return 100 if inbox.webhook else inbox.receipts_percent if inbox.asks_for_receipts else 0
 
 
 def read_receipt(line: str, inbox: str) -> HandoverRecord:

@@ -8,10 +8,20 @@ from typing import Final
 from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.device_reports import DEVICE_REPORTS, DEVICE_STATES, OWNERS, forwarder_source, router_source
-from eventplane.envelope import Envelope, reserved
-from eventplane.names import DOWNLINK, EPOCH, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, REPLY_TYPE, SEQUENCE
+from eventplane.envelope import THE_PLANE, Envelope, Sender, reserved
+from eventplane.names import (
+    DOWNLINK,
+    EPOCH,
+    LIFETIME_ATTRIBUTES,
+    ORDER,
+    ORDER_EPOCH,
+    REPLY_TYPE,
+    SENDER_ATTRIBUTES,
+    SENDER_DEVICE,
+    SENDER_SERVICE,
+    SEQUENCE,
+)
 from eventplane.reasons import Reason
-from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
 
 MAX_REMEMBERED: Final = 4_096
 """Most decisions that are remembered, a participant and a type each. Ours: a contract has some hundreds."""

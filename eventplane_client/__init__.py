@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eventplane.sender import Sender
+    from eventplane.envelope import Sender
     from eventplane_client.client import Client
     from eventplane_client.cloud_event import cloud_event_of
     from eventplane_client.connection import connect, memory_plane
@@ -37,7 +37,7 @@ _MODULES = {
     "Inbox": "eventplane_client.inbox",
     "Mode": "eventplane_client.ports",
     "Received": "eventplane_client.inbox",
-    "Sender": "eventplane.sender",
+    "Sender": "eventplane.envelope",
     "UnhandleableError": "eventplane_client.errors",
     "cloud_event_of": "eventplane_client.cloud_event",
     "connect": "eventplane_client.connection",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from eventplane.contract import REPLIES
+from eventplane.contract.schedules import schedule_of
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.envelope import parse_event
 from eventplane.interest.table import INTEREST_TABLE
@@ -286,7 +287,7 @@ def _retries(settings: ClientSettings) -> Retries:
         schedule = RetrySchedule(give_up_after_s=settings.give_up_after_s)
         return lambda _: schedule
     inbox, priority = participant.inbox, contract.priority
-    return lambda event: inbox.retries(priority(event, inbox))
+    return lambda event: schedule_of(inbox, priority(event, inbox))
 
 
 def _tell_refused(on_notice: Listener, payload: bytes, reason: str) -> None:

@@ -15,20 +15,18 @@ from eventplane.contract import REPLIES, Contract, Place, Priority, Route
 from eventplane.conversation.messages import Replier, is_request
 from eventplane.conversation.open_requests import Announcements
 from eventplane.dead_letter import Refusal, dead_letter, letter_id
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_always_wanted, is_wanted
 from eventplane.interest.announcement import Announcement
 from eventplane.limits import MAX_RECEIVES
-from eventplane.names import REPLY_TO, REPLY_TYPE
-from eventplane.ranges import Range
+from eventplane.names import PLANE, REPLY_TO, REPLY_TYPE
 from eventplane.reach import place_of, sequences
 from eventplane.reasons import Outcome
-from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights, stamp_sender
-from eventplane.values import timestamp
+from eventplane.values import Range, timestamp
 from eventplane_client.errors import (
     AlreadySubscribedError,
     ClosedError,

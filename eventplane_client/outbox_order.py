@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Final
 
 from eventplane.contract import Contract
-from eventplane.envelope import Envelope, EventKey
+from eventplane.envelope import Envelope, EventKey, Sender
 from eventplane.names import ORDER, ORDER_EPOCH
 from eventplane.ordering import OrderedInboxes, next_positions, positions_text
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane_client.system import SYSTEM, System
 

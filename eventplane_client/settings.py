@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict
 
 from eventplane.limits import DAY_S, MAX_RECEIVES
-from eventplane.ranges import Range, nearest
 from eventplane.sinks import MAX_PORT
 from eventplane.trace_context import DEFAULT_SHARE
-from eventplane.values import whole_number
+from eventplane.values import Range, nearest, whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD

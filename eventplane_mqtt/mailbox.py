@@ -78,7 +78,7 @@ class Received(NamedTuple):
 
     `retained`: the broker kept it from before we subscribed. `oversize` is the size of a payload that was too
     large to be read, bytes; `payload` then is its beginning. 0 for a complete payload. `foreign`: it waited
-    in our session for another owner.
+    in our session for another owner. `duplicate`: the broker may have sent it before, under the same `mid`.
     """
 
     link: LinkName
@@ -89,6 +89,7 @@ class Received(NamedTuple):
     retained: bool = False
     oversize: int = 0
     foreign: bool = False
+    duplicate: bool = False
 
     @property
     def memory_bytes(self) -> int:

@@ -401,7 +401,7 @@ class Session:
         if self._phase is _Phase.SUBSCRIBING and self.resumed:
             # The broker resumes the lasting session with its backlog, and SUBACK comes only after that.
             self._be_up()
-        topic, payload, mid, duplicate, retained, oversize, foreign = packet
+        topic, payload, mid, duplicate = packet[:4]
         if self._skips is not None and self._skips(topic, payload):
             if mid and self._received.is_news(mid, duplicate=duplicate):
                 self.acknowledge(mid)
@@ -412,7 +412,7 @@ class Session:
             return
         if mid and not self._received.is_news(mid, duplicate=duplicate):
             return
-        message = Received(self._link, self._generation, mid, topic, payload, retained, oversize, foreign)
+        message = Received(self._link, self._generation, mid, topic, payload, *packet[4:], duplicate)
         self._room -= message.memory_bytes
         self._room_for_qos_0 -= message.memory_bytes
         self._messages.append(message)

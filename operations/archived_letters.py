@@ -13,11 +13,10 @@ from typing import Final
 
 from eventplane.account import by_letter
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
-from eventplane.envelope import Envelope, EventKey
+from eventplane.envelope import THE_PLANE, Envelope, EventKey, parse_sender, sender_in_frame
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
 from eventplane.reasons import Outcome
-from eventplane.sender import THE_PLANE, parse_sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Letter, LetterKind, letter_of
 from operations.names import event_in_tap, sender_in_tap

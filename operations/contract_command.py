@@ -15,7 +15,7 @@ from contract.diff import diff, diff_text
 from contract.loader import load_checked, load_contract
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
-from operations import explain_command, rehearse_command, text
+from operations import explain_command, map_command, rehearse_command, text
 from operations.command import (
     DONE,
     FAILED,
@@ -71,6 +71,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     trying.arguments(verb("simulate", trying.run, "try it under traffic and weather, before it is deployed"))
     rehearsing = verb("rehearse", rehearse_command.run, "judge a new contract on a day of the archive")
     rehearse_command.arguments(rehearsing)
+    mapping = verb("map", map_command.run, "show which event a message of a mapped program becomes")
+    map_command.arguments(mapping)
     allowing = verb("acl", _acl, "write an access file for the home's Mosquitto")
     describing = verb("schema", _schema, "print the JSON Schema of the contract's file, for editors")
     describing.description = (

@@ -10,9 +10,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.contract import Contract
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, parse_event, sender_of
 from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.sender import sender_of
 from eventplane.sqs_binding import hint_of, split
 from eventplane.topics import local_topic
 from operations import system, text

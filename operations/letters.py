@@ -13,12 +13,11 @@ from eventplane.account import EVERY_INBOX, Account, Fate, by_dead_letter, reade
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, REASON_ATTRIBUTE, original_of
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_event, sender_of
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.reasons import Reason
-from eventplane.sender import THE_PLANE, Sender, sender_of
 from eventplane.sqs_binding import ROUTE, hint_of, split
 from eventplane.values import whole_number
 from operations.names import Claim, names_in

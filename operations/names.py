@@ -11,9 +11,8 @@ import json
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import ACKNOWLEDGED
 from eventplane.downlink.device import Acknowledgement, AcknowledgementError, from_data
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, Sender, parse_event, sender_in_frame
 from eventplane.errors import EnvelopeError
-from eventplane.sender import Sender, sender_in_frame
 from eventplane.sending import stamp_sender
 from operations.archive import Record
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eventplane.contract import Contract, ParticipantKind, Place
 from eventplane.contract.publication import cloud_destinations
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.ingest import OPERATOR, IngestFrame, frame_text
 from eventplane.ledger import LedgerRecord
@@ -22,7 +22,6 @@ from eventplane.names import DOWNLINK
 from eventplane.reasons import REDRIVE, Outcome, Reason
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.router import Router
-from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import DATA_TYPE, REDRIVEN, ROUTE, to_message
 from eventplane.topics import device_topic
 from operations.letters import Letter

@@ -24,8 +24,8 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.ledger import LEDGER, TAP, Basis
+from eventplane.names import PLANE, PLANE_CLIENT
 from eventplane.reasons import REDRIVE, REPLAY, Outcome, Reason
-from eventplane.sender import PLANE, PLANE_CLIENT
 from eventplane.values import MAX_TIME_MS
 from eventplane_aws.prices import PRICES
 from operations import system, text

@@ -22,7 +22,7 @@ from eventplane.downlink.device import Acknowledgement
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from eventplane.reader_receipts import is_asked
+from eventplane.reader_receipts import is_asked, recorded_percent
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.router import Router
 from eventplane.trace_context import context_of
@@ -232,7 +232,7 @@ def _unknown_end(account: Account, claim: Claim, contract: Contract) -> str:
         why = "no record says for which devices it is; their answers are steps: see `eventplane desired`"
     elif participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE:
         why = f"the home's broker has taken it, and {why}"
-    elif percent := participant.inbox.recorded_percent:
+    elif percent := recorded_percent(participant.inbox):
         why = f"no receipt of {reader} yet: it has not settled it, or is no client of ours"
         if not is_asked(*claim, percent):
             why = f"receipts are asked of {percent} % of its events, and not of this one"

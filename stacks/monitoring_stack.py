@@ -22,6 +22,7 @@ from constructs import Construct, IConstruct
 from eventplane.contract import Contract
 from eventplane.names import CANARY
 from eventplane.topics import urgent_rule
+from stacks.alarm_texts import description
 from stacks.constructs import watch
 from stacks.constructs.figure_watches import of_figures
 from stacks.constructs.permissions import PLAIN_HTTP, accept, arn, find_key
@@ -130,11 +131,12 @@ def _topic(scope: Construct, id: str, subscribers: Sequence[str]) -> sns.Topic:
 def _alarm(scope: Construct, watched: Watch, topic: sns.Topic) -> cloudwatch.Alarm:
     """Make the alarm of a `Watch`; its topic is told when it begins and when it ends."""
     missing, operator = cloudwatch.TreatMissingData, cloudwatch.ComparisonOperator
+    prefix = len(environment_of(scope).resource_name(""))
     alarm = cloudwatch.Alarm(
         scope,
         watched.name.replace("_", "-").replace(".", "-"),
         alarm_name=watched.name,
-        alarm_description=watched.remedy,
+        alarm_description=watched.about + description(watched.name[prefix:]),
         metric=cast("cloudwatch.IMetric", watched.judged),
         threshold=watched.threshold,
         comparison_operator=operator.LESS_THAN_THRESHOLD

@@ -18,6 +18,7 @@ from eventplane.contract import (
     ParticipantKind,
     Priority,
 )
+from eventplane.contract.schedules import most_receives
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
@@ -119,7 +120,7 @@ class MessagingStack(StateStack):
                 name,
                 visibility=size.visibility,
                 retention=Duration.seconds(outbox.retention_s),
-                max_receives=outbox.receives_at(priority),
+                max_receives=most_receives(outbox, priority),
                 priority=priority,
             )
             self.output_queue(id, queue)

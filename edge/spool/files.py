@@ -1,32 +1,29 @@
-"""The files beside a spool: the note of its last commit, and whole spools that change places.
+"""The files of a spool: the note of its last commit beside it, its owner, and the room that all may take.
 
 SQLite takes the first frame of the log that is not valid for its end, and drops the rest. After a power cut
 that is right; after damage, commits that were acknowledged are missing. So each commit is noted in a file of
 its own, without a sync: the note may be older than the database, never newer. It is on the disk before the
 database has a name there, so a database without one is damaged.
 
-A damaged spool, or one of another thing, is set aside for inspection; older ones are deleted beyond the
-capacity. An exchange that is cut off is finished at the next start.
+The capacity in bytes counts what is stored. Beside it there is the write-ahead log and the reserve: a file
+that is given up when the disk is full, because ending deliveries, which makes room, needs room first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import struct
 import zlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from edge import durable
 from edge.durable import beside
-from edge.spool.database import DeviceRow, TableTotals
-from edge.system import Host
-
-_PART_BYTES = 1 << 20
-_SIDES = ("", "-wal", "-shm")
-_DAMAGED = r"\.damaged-(\d+)-\d+T\d+Z"
+from edge.spool.database import PAGE_BYTES, WAL_BYTES, DeviceRow, TableTotals
 
 _NOTE = struct.Struct("<16s7qI")  # the fields of a CommitNote, CRC-32 of them
 _COPIES = (0, 512)
@@ -36,6 +33,23 @@ ANNOUNCED = -1
 """The commits of a note while nothing was committed in its epoch, not even its tables for certain."""
 
 _LOG_HEADER_BYTES = 32
+
+RESERVE_BYTES = WAL_BYTES + 512 * 1024
+"""Enough for the log to be written to the main file, all of it new there; after that the log starts anew."""
+
+START_BYTES = 512 * 1024
+"""Enough for a start on a disk that is full but for it."""
+
+KEPT_FREE_BYTES = 1024 * 1024
+"""Free pages that stay in the file, to be used again."""
+
+MEASURE_EVERY = 16
+"""Commits between two measurements while the spool is less than half full."""
+
+_STEP_PAGES = 256
+
+reserve_of = partial(beside, suffix=".reserve")
+"""The path of the reserve of a spool."""
 
 log_of = partial(beside, suffix="-wal")
 """The path of the log of a database."""
@@ -48,6 +62,9 @@ marker_of = partial(beside, suffix=".damaged")
 
 unfinished_of = partial(beside, suffix=".recovering")
 """The path at which a recovered spool is made."""
+
+recovered_of = partial(beside, suffix=".recovered-")
+"""What the path of a recovered spool begins with; its checksum follows."""
 
 readable_of = partial(beside, suffix=".salvage")
 """The path of a name under which a damaged spool is read."""
@@ -154,30 +171,8 @@ def _parsed(content: bytes) -> CommitNote | None:
         return None
 
 
-def finish_recovery(path: Path, capacity_bytes: int, system: Host) -> None:
-    """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
-    new = unfinished_of(path)
-    remove(readable_of(path))
-    remove(new)
-    recovered = next((each for _, each in durable.numbered(path, r"\.recovered-().*")), None)
-    if recovered is None:
-        note_of(new).unlink(missing_ok=True)
-        return
-    if path.exists() and not recovered.name.endswith(f"-{checksum_of(recovered):08x}"):
-        # It was damaged as well; what it was made from is still there.
-        marker_of(path).touch()
-        recovered.unlink()
-        return
-    _set_aside(path, system)
-    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
-    with contextlib.suppress(FileNotFoundError):
-        durable.move(note_of(new), note_of(path))
-    durable.move(recovered, path)
-    _prune(path, capacity_bytes)
-
-
-def take_over(path: Path, thing: str, capacity_bytes: int, system: Host) -> str:
-    """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
+def take_over(path: Path, thing: str, set_aside: Callable[[], None]) -> str:
+    """Write down that the spool at `path` is of `thing`; `set_aside` that of another. Raises `OSError`.
 
     Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
     left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
@@ -188,9 +183,7 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: Host) -> str:
     if owner == thing:
         return said
     if owner:
-        _set_aside(path, system)
-        note_of(path).unlink(missing_ok=True)
-        _prune(path, capacity_bytes)
+        set_aside()
         kept = f"{path.name}.damaged-*"
         said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
     try:
@@ -202,45 +195,135 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: Host) -> str:
     return said
 
 
-def _set_aside(path: Path, system: Host) -> None:
-    aside = _aside(path, system)
-    for side in ("-wal", ""):
-        with contextlib.suppress(FileNotFoundError):
-            Path(f"{path}{side}").replace(f"{aside}{side}")
-    Path(f"{path}-shm").unlink(missing_ok=True)
-    marker_of(path).unlink(missing_ok=True)
-    # Another file at this place must never meet its log.
-    durable.sync(path.parent)
+def is_recovering(path: Path) -> bool:
+    """Return whether a recovery of the spool at `path` left files: `edge.spool.recovery` finishes it."""
+    left = tuple(each(path).name for each in (unfinished_of, recovered_of, readable_of))
+    return any(each.name.startswith(left) for each in path.parent.iterdir())
 
 
-def checksum_of(path: Path) -> int:
-    """Return the CRC-32 of a file."""
-    checksum = 0
-    with path.open("rb") as file:
-        while part := file.read(_PART_BYTES):
-            checksum = zlib.crc32(part, checksum)
-    return checksum
+class Space:
+    """Measures and bounds the database `db` at `path`; `count` returns how many deliveries wait in it.
+
+    `capacity_bytes` bounds the file's pages in use, `used_bytes`; the log and the reserve beside them take at
+    most 9 MB. `capacity_deliveries` bounds the pending deliveries, `used_deliveries`: an event for two
+    destinations has two. From a commit that found no room until `tidy` finds some, it is `refused`. A
+    database in memory (`path` None) has no room, ever.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        db: sqlite3.Connection,
+        capacity_bytes: int,
+        capacity_deliveries: int,
+        count: Callable[[], int],
+    ) -> None:
+        self._db = db
+        self._count = count
+        self._reserve = reserve_of(path) if path else None
+        self.capacity_bytes = capacity_bytes
+        self.capacity_deliveries = capacity_deliveries
+        self.used_bytes = 0
+        self.used_deliveries = 0
+        self._free_bytes = 0
+        self._unmeasured = 0
+        self._tidied_with = 0  # deliveries
+        self._shrunk = False
+        self.refused = path is None
+        self._set_limit(capacity_bytes)
+        if self._reserve and not (self._reserve.exists() and self._reserve.stat().st_size >= RESERVE_BYTES):
+            self._make_reserve(self._reserve)
+        self.measure()
+
+    @property
+    def pressure(self) -> float:
+        """Return the used share of the scarcer capacity; at least 1.0 while there is no room on the disk."""
+        used = max(self.used_bytes / self.capacity_bytes, self.used_deliveries / self.capacity_deliveries)
+        return max(1.0, used) if self.refused else used
+
+    def committed(self, stored_bytes: int) -> None:
+        """Count a commit of `stored_bytes`. Measuring takes a tenth of its time, so few are measured."""
+        self._unmeasured += 1
+        self.used_bytes += stored_bytes
+        self.used_deliveries = self._count()
+        if self._unmeasured == MEASURE_EVERY or self.used_bytes > self.capacity_bytes // 2:
+            self.measure()
+
+    def measure(self) -> None:
+        """Measure how much is used now."""
+        self._unmeasured = 0
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        self.used_bytes = (pages - free) * PAGE_BYTES
+        self.used_deliveries = self._count()
+        self._free_bytes = free * PAGE_BYTES
+
+    def give_up_reserve(self) -> None:
+        """Let what ends deliveries be written."""
+        if self._reserve:
+            self._reserve.unlink(missing_ok=True)
+        # The log goes back to its beginning; when there is no room for that either, the next try fails.
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._set_limit(self.capacity_bytes + RESERVE_BYTES)
+
+    def tidy(self) -> bool:
+        """Give free pages back and remake the reserve. Returns whether there is more to do.
+
+        While a backlog drains, only where the disk has no room: what waits lies at the end of the file, and
+        each of its pages would be moved forward, although it is soon free as well.
+        """
+        if self._unmeasured:
+            self.measure()
+        drains, self._tidied_with = self.used_deliveries < self._tidied_with, self.used_deliveries
+        if self._free_bytes > self._kept_free():
+            if drains and not self.refused:
+                return True
+            before = self._free_bytes
+            # As a script: `execute` takes only the first step of it, a single page.
+            self._db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
+            self.measure()
+            self._shrunk = True
+            if self._kept_free() < self._free_bytes < before:
+                return True
+        if self._shrunk:
+            # The file gets shorter only now.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._shrunk = False
+        if self.refused and self._reserve and self._make_reserve(self._reserve):
+            self._set_limit(self.capacity_bytes)
+            self.refused = False
+        return False
+
+    def _kept_free(self) -> int:
+        return KEPT_FREE_BYTES + self.used_bytes // 4
+
+    def _set_limit(self, size: int) -> None:
+        # SQLite never goes below what the file has: a smaller capacity deletes nothing.
+        self._db.execute(f"PRAGMA max_page_count = {max(1, size // PAGE_BYTES)}").fetchone()
+
+    @staticmethod
+    def _make_reserve(reserve: Path) -> bool:
+        """Return whether the disk had room for a whole new one, also when there is one already."""
+        new = beside(reserve, ".new")
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            finally:
+                os.close(descriptor)
+            new.replace(reserve)
+        except OSError:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            return False
+        return True
 
 
-def _aside(path: Path, system: Host) -> Path:
-    for _, log in durable.numbered(path, rf"{_DAMAGED}-wal"):
-        whole = log.with_name(log.name.removesuffix("-wal"))
-        if not (whole.exists() or log_of(path).exists()):
-            return whole  # the power was cut before the database followed its log
-    number = max((number for number, _ in durable.numbered(path, _DAMAGED)), default=0) + 1
-    stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
-    return beside(path, f".damaged-{number:04d}-{stamp}")
-
-
-def _prune(path: Path, capacity_bytes: int) -> None:
-    durable.prune([_files(aside) for _, aside in durable.numbered(path, _DAMAGED)], capacity_bytes)
-
-
-def _files(database: Path) -> list[Path]:
-    return [each for each in (Path(f"{database}{side}") for side in _SIDES) if each.exists()]
-
-
-def remove(database: Path) -> None:
-    """Delete a database with its log."""
-    for each in _files(database):
-        each.unlink()
+def written_bytes() -> int:
+    """Return what this process has caused to be written to disks by the kernel's count (0: it has none)."""
+    try:
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(each.split()[1]) for each in lines if each.startswith("write_bytes:")), 0)

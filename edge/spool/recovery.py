@@ -1,7 +1,8 @@
 """A damaged spool is replaced by what is readable of it; the forwarder always starts.
 
-The new file is made completely before the two change places (`edge.spool.files`). All that was readable of
-the damaged one is in it. Only a damaged spool loads this module.
+The new file is made completely before the two change places. All that was readable of the damaged one is in
+it. That one, or a spool of another thing, is set aside for inspection; older ones are deleted beyond the
+capacity. An exchange that is cut off is finished at the next start. Only such spools load this module.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,24 +32,29 @@ from edge.spool.database import (
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
 from edge.spool.files import (
+    START_BYTES,
     CommitNote,
     CommitNotes,
     announce,
-    checksum_of,
     has_log,
     log_of,
+    marker_of,
+    note_of,
     read_note,
     readable_of,
-    remove,
+    reserve_of,
     unfinished_of,
 )
 from edge.spool.log import rebuild_log
 from edge.spool.salvage import SHIFT, salvage
-from edge.spool.space import START_BYTES, reserve_of
 from edge.system import Host, UptimeClock
 
 SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
+
+_PART_BYTES = 1 << 20
+_SIDES = ("", "-wal", "-shm")
+_DAMAGED = r"\.damaged-(\d+)-\d+T\d+Z"
 
 _POINTERS = 2
 """The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
@@ -56,7 +63,7 @@ _POINTERS = 2
 def recover(path: Path, damage: str, system: Host) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
     new = unfinished_of(path)
-    remove(new)
+    _remove(new)
     # The salvage may have most of the reserve; the start that follows needs some.
     with contextlib.suppress(OSError):
         os.truncate(reserve_of(path), START_BYTES)
@@ -90,7 +97,7 @@ def recover(path: Path, damage: str, system: Host) -> None:
         (first,) = Deliveries(db, PendingQueues(db)).first_pending() or [device.next_sequence]
     durable.sync(new)
     CommitNotes(new, CommitNote.of(device, TableTotals.unpack(device.totals), first)).close()
-    durable.move(new, durable.beside(path, f".recovered-{checksum_of(new):08x}"))
+    durable.move(new, durable.beside(path, f".recovered-{_checksum_of(new):08x}"))
 
 
 def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
@@ -112,7 +119,7 @@ def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
     A damaged schema is replaced by that of `new`, an empty spool that is open as `db`.
     """
     copy, readable = readable_of(path), path
-    remove(copy)
+    _remove(copy)
     # SQLite removes the log of an empty database.
     is_empty = not path.exists() or path.stat().st_size < PAGE_BYTES
     schema = {} if not is_empty and _has_schema(path) else _schema_pages(new, db)
@@ -128,7 +135,7 @@ def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
     try:
         yield readable
     finally:
-        remove(copy)
+        _remove(copy)
 
 
 def _has_schema(path: Path) -> bool:
@@ -150,3 +157,76 @@ def _schema_pages(new: Path, db: sqlite3.Connection) -> dict[int, bytes]:
     }
     first = pages[1]
     return pages | {1: first[:18] + b"\2\2" + first[20:28] + bytes(12) + first[40:]}
+
+
+def finish_recovery(path: Path, capacity_bytes: int, system: Host) -> None:
+    """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
+    new = unfinished_of(path)
+    _remove(readable_of(path))
+    _remove(new)
+    recovered = next((each for _, each in durable.numbered(path, r"\.recovered-().*")), None)
+    if recovered is None:
+        note_of(new).unlink(missing_ok=True)
+        return
+    if path.exists() and not recovered.name.endswith(f"-{_checksum_of(recovered):08x}"):
+        # It was damaged as well; what it was made from is still there.
+        marker_of(path).touch()
+        recovered.unlink()
+        return
+    _set_aside(path, system)
+    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
+    with contextlib.suppress(FileNotFoundError):
+        durable.move(note_of(new), note_of(path))
+    durable.move(recovered, path)
+    _prune(path, capacity_bytes)
+
+
+def set_aside_other(path: Path, capacity_bytes: int, system: Host) -> None:
+    """Keep the spool of another thing as a damaged one is kept. Raises `OSError`."""
+    _set_aside(path, system)
+    note_of(path).unlink(missing_ok=True)
+    _prune(path, capacity_bytes)
+
+
+def _set_aside(path: Path, system: Host) -> None:
+    aside = _aside(path, system)
+    for side in ("-wal", ""):
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{side}").replace(f"{aside}{side}")
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    marker_of(path).unlink(missing_ok=True)
+    # Another file at this place must never meet its log.
+    durable.sync(path.parent)
+
+
+def _checksum_of(path: Path) -> int:
+    """Return the CRC-32 of a file."""
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
+
+
+def _aside(path: Path, system: Host) -> Path:
+    for _, log in durable.numbered(path, rf"{_DAMAGED}-wal"):
+        whole = log.with_name(log.name.removesuffix("-wal"))
+        if not (whole.exists() or log_of(path).exists()):
+            return whole  # the power was cut before the database followed its log
+    number = max((number for number, _ in durable.numbered(path, _DAMAGED)), default=0) + 1
+    stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
+    return durable.beside(path, f".damaged-{number:04d}-{stamp}")
+
+
+def _prune(path: Path, capacity_bytes: int) -> None:
+    durable.prune([_files(aside) for _, aside in durable.numbered(path, _DAMAGED)], capacity_bytes)
+
+
+def _files(database: Path) -> list[Path]:
+    return [each for each in (Path(f"{database}{side}") for side in _SIDES) if each.exists()]
+
+
+def _remove(database: Path) -> None:
+    """Delete a database with its log."""
+    for each in _files(database):
+        each.unlink()

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Self
 
 from edge import durable
@@ -45,8 +46,7 @@ from edge.spool.database import (
     upgrade,
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
-from edge.spool.files import finish_recovery, marker_of, take_over
-from edge.spool.space import Space, reserve_of, written_bytes
+from edge.spool.files import Space, marker_of, reserve_of, written_bytes
 from edge.spool.tables import (
     StoredKeys,
     add_discards,
@@ -305,17 +305,27 @@ class Spool:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         in_use = SpoolError(path, "another forwarder writes it", "stop that one first")
         undo.enter_context(durable.only_one(path, in_use))
-        finish_recovery(path, capacity_bytes, self._system)
+        if files.is_recovering(path):
+            self._recovery.finish_recovery(path, capacity_bytes, self._system)
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
             if not can_load("edge.spool.recovery"):
                 raise
-            from edge.spool.recovery import recover  # which only a damaged spool needs
-
-            recover(path, error.damage, self._system)
-            finish_recovery(path, capacity_bytes, self._system)
+            self._recovery.recover(path, error.damage, self._system)
+            self._recovery.finish_recovery(path, capacity_bytes, self._system)
             self._open_without_room(undo)
+
+    @property
+    def _recovery(self) -> ModuleType:
+        if not can_load("edge.spool.recovery"):
+            raise SpoolUnavailableError(self.path, "cannot be recovered", "see that the disk works")
+        from edge.spool import recovery  # which a spool in good order does not need
+
+        return recovery
+
+    def _set_aside_other(self) -> None:
+        self._recovery.set_aside_other(self.path, self._capacities[0], self._system)
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
@@ -327,9 +337,9 @@ class Spool:
 
     def _open(self, undo: contextlib.ExitStack) -> None:
         """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
-        path, (capacity_bytes, _) = self.path, self._capacities
+        path = self.path
         with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
-            said = take_over(path, self._thing, capacity_bytes, self._system) if self._thing else ""
+            said = files.take_over(path, self._thing, self._set_aside_other) if self._thing else ""
             if marker_of(path).exists():
                 damage = marker_of(path).read_text(encoding="utf-8", errors="replace")
                 raise SpoolCorruptError(path, damage or "it was found damaged while it was used")

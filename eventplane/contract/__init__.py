@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from eventplane.attributes import priority_of
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
-from eventplane.limits import MAX_RECEIVES
-from eventplane.names import DOWNLINK, MONITOR
 
 if TYPE_CHECKING:
     from eventplane.contract.canonical import ContractError, ContractFormatError, Problem, load_compiled
     from eventplane.contract.compiler import check_compiled, compile_contract, contract_document
-    from eventplane.retries import RetrySchedule
+    from eventplane.contract.mapping import TopicMapping
 
 __all__ = [
     "ContractError",
@@ -209,38 +207,11 @@ class Channel:
         """Return the name that routes use: `participant.box`."""
         return f"{self.participant}.{self.box}"
 
-    def retries(self, priority: Priority) -> RetrySchedule:
-        """Return when an event of `priority` that fails is tried again, and when it is given up."""
-        from eventplane.retries import RetrySchedule, default_give_up_s  # which no device needs
-
-        is_ordered = self.ordering is Ordering.SOURCE
-        is_urgent = priority is Priority.URGENT
-        give_up_after_s = self.give_up_after_s or default_give_up_s(
-            self.retention_s, is_urgent=is_urgent, is_ordered=is_ordered and self.box == "inbox"
-        )
-        return RetrySchedule(is_urgent, is_ordered, give_up_after_s, self.max_receives)
-
-    def receives_at(self, priority: Priority) -> int:
-        """Return the receives before the dead-letter queue of a queue that carries it at `priority`.
-
-        Urgent ones, and those whose readers give up by themselves, have all that SQS counts. The plane's
-        functions let the queue give up what they cannot settle: by the receives that their schedule makes.
-        """
-        is_own = self.participant in (DOWNLINK, MONITOR) or self.transport is Transport.IOT_CORE
-        if priority is Priority.URGENT or (self.box == "inbox" and not is_own):
-            return MAX_RECEIVES
-        return self.retries(priority).most_receives
-
     @property
     def asks_for_receipts(self) -> bool:
         """Return whether its reader in the cloud leaves receipts in a queue for the archive."""
         is_queue = self.transport in (Transport.SQS, Transport.SQS_FIFO)
         return self.receipts and self.box == "inbox" and is_queue and self.webhook is None
-
-    @property
-    def recorded_percent(self) -> int:
-        """Return of how many percent of its events the archive has the end, by a webhook or by receipts."""
-        return ALL_PERCENT if self.webhook else self.receipts_percent if self.asks_for_receipts else 0
 
     @property
     def is_added_protocol(self) -> bool:
@@ -259,6 +230,7 @@ class Participant:
         replies: the channel for replies to its requests; None where it asks nothing.
         may_subscribe: the filter of the events that it may subscribe to; None: those of its routes.
         may_address: the devices that it may send to, or the names of groups: these, and each device in them.
+        mappings: what its messages on topics of its own become.
     """
 
     name: str
@@ -272,6 +244,7 @@ class Participant:
     replies: Channel | None = None
     may_subscribe: Filter | None = None
     may_address: AddressScope | tuple[str, ...] = AddressScope.ONE
+    mappings: tuple[TopicMapping, ...] = field(default=(), hash=False)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -360,6 +333,11 @@ class Contract:
     def channels(self) -> tuple[Channel, ...]:
         """Return the channels of all participants."""
         return tuple(self._channels.values())
+
+    @property
+    def mappings(self) -> tuple[TopicMapping, ...]:
+        """Return the mappings of all participants."""
+        return tuple(each for participant in self.participants.values() for each in participant.mappings)
 
     def of_kind(self, kind: ParticipantKind) -> Iterator[Participant]:
         """Return the participants of one kind."""

@@ -206,7 +206,7 @@ _MEMBERS: Final[Mapping[str, Callable[[Any], object]]] = {
     **dict.fromkeys(("description", "to"), _text),
     **dict.fromkeys(("receipts", "retired"), _flag),
     **dict.fromkeys(("sends", "asks"), _texts),
-    **dict.fromkeys(("inbox", "outbox", "webhook"), _mapping),
+    **dict.fromkeys(("inbox", "outbox", "webhook", "mappings"), _mapping),
     **dict.fromkeys(
         ("expiry_s", "batching_delay_ms", "retention_s", "max_receives", "give_up_after_s"), _whole
     ),
@@ -269,6 +269,10 @@ def _participant(name: str, members: dict[str, Any]) -> Participant:
     values = _values(members)
     values |= {box: _channel(name, box, values[box]) for box in ("inbox", "outbox")}
     replies = replies_channel(name, values["kind"]) if values.get("asks") else None
+    if mappings := values.get("mappings"):
+        from eventplane.contract.mapping import load  # which few contracts need
+
+        values["mappings"] = tuple(load(name, *each) for each in sorted(mappings.items()))
     return Participant(name, replies=replies, **values)
 
 

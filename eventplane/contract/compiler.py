@@ -38,6 +38,7 @@ from eventplane.contract.canonical import (
 from eventplane.contract.channels import Guarantee
 from eventplane.contract.document import whole_document
 from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
+from eventplane.contract.mapping_reader import check_mappings
 from eventplane.contract.participants import leads_down, read_participant, with_reply_routes
 from eventplane.contract.reader import Section, Setting, Text, Word
 from eventplane.contract.rules import check_delays, check_guarantees, check_names
@@ -101,6 +102,7 @@ def _read(top: Section, origin: str) -> _Parts:
     routes = with_reply_routes(routes, participants, top)
     top.finish()
     _check_whole(top, participants, routes)
+    check_mappings(participants, event_types, top)
     return name, participants, event_types, routes
 
 

@@ -31,7 +31,7 @@ def whole_document(
 
 def _needs_format_9(participant: Participant) -> bool:
     """Return whether devices of 0.3.0, which read format 8, lack a setting of `participant`."""
-    return any(
+    return bool(participant.mappings) or any(
         each.asks_for_receipts or (each.give_up_after_s and not each.webhook) for each in participant.channels
     )
 
@@ -47,6 +47,8 @@ def _participant(participant: Participant) -> dict[str, Any]:
     if participant.retired:
         # Left out otherwise, so that the software of older devices can read the contract.
         document["retired"] = True
+    if participant.mappings:
+        document["mappings"] = {each.name: each.document() for each in participant.mappings}
     if participant.asks:
         document["asks"] = list(participant.asks)
     if participant.may_subscribe is not None:

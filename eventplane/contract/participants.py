@@ -13,6 +13,7 @@ from eventplane.contract import REPLIES, AddressScope, Participant, ParticipantK
 from eventplane.contract.canonical import replies_channel
 from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.mapping_reader import Mappings
 from eventplane.contract.reader import Flag, Only, Section, Setting, Text, Types
 from eventplane.filters import All, Exact
 from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE
@@ -97,6 +98,15 @@ PARTICIPANT: Final[dict[str, Setting]] = {
             "",
             "only a cloud service sends events to devices",
             "remove it: only cloud services address devices",
+        ),
+    ),
+    "mappings": Mappings(
+        meaning="how messages of programs that know no CloudEvents, on their own topics, become its events",
+        only=Only(
+            (ParticipantKind.DEVICE_SERVICE,),
+            "",
+            "only programs at the home's broker are mapped",
+            "give them to a device_service",
         ),
     ),
 }

@@ -9,8 +9,7 @@ from typing import Final
 from eventplane.contract import Channel, DeliveryGuarantee, EventType, Participant, ParticipantKind, Route
 from eventplane.contract.reader import Section
 from eventplane.device_reports import PLANE_TYPES
-from eventplane.names import OWN_SERVICES, SUBSCRIBERS
-from eventplane.sender import PLANE
+from eventplane.names import OWN_SERVICES, PLANE, SUBSCRIBERS
 
 MAX_PARTICIPANT_NAME: Final = 26
 """Characters of a name that is part of the names of functions and queues. AWS Lambda allows 64 for the

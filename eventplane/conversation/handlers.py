@@ -8,12 +8,11 @@ from eventplane.contract import REPLIES, Contract, ParticipantKind, Place, Prior
 from eventplane.contract.participants import leads_down
 from eventplane.conversation.messages import Replier
 from eventplane.downlink.wire import ALL
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
 from eventplane.names import OWN_SERVICES
 from eventplane.router import Router
-from eventplane.sender import Sender
 
 
 class NoAskerError(EventPlaneError):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from eventplane.contract import DeliveryGuarantee
 from eventplane.downlink.wire import KIND
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
@@ -22,7 +22,6 @@ from eventplane.names import (
     REPLY_TYPE,
 )
 from eventplane.reasons import Reason
-from eventplane.sender import Sender
 
 SOURCE: Final = "/eventplane/conversation/"
 """Prefix of the `source` of replies; the participant's name follows."""

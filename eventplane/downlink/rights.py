@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from eventplane.contract import AddressScope, Contract, Downlink, ParticipantKind
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import CONTRACT_KEYS, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
+from eventplane.names import SENDER_ATTRIBUTES
 from eventplane.reasons import Reason
-from eventplane.sender import SENDER_ATTRIBUTES, Sender
 from eventplane.sending import SendingRights
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
-from eventplane.names import SEQUENCE
+from eventplane.names import PLANE, SEQUENCE
 from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import REPLAY, Outcome
-from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     UNWANTED,

@@ -18,8 +18,8 @@ from eventplane.contract import Contract, Place
 from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.interest import is_wanted
+from eventplane.names import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.router import Router
-from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import whole_number
 from glue_jobs.common.lines import text_of
 from glue_jobs.delivery_audit.contracts import ContractHistory

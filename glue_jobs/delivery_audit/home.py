@@ -13,6 +13,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from eventplane.account import OF_ROUTER, Fate
+from eventplane.envelope import sender_in_frame
+from eventplane.names import SENDER_SERVICE
 from eventplane.report_reader import (
     SALVAGE_SHIFT,
     DiscardReport,
@@ -23,7 +25,6 @@ from eventplane.report_reader import (
     merged,
     within,
 )
-from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.event_group import DeliveryRow
 from glue_jobs.delivery_audit.findings import Hop

@@ -15,9 +15,10 @@ from typing import Any, Final
 from eventplane.account import Fate, accounts
 from eventplane.contract import Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.envelope import sender_in_frame
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.names import SENDER_SERVICE
 from eventplane.reasons import REPLAY, Outcome
-from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.delivery import (
     Consumption,
     Delivery,

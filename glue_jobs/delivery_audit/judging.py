@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 from eventplane.account import by_letter
 from eventplane.contract import Ordering, Transport
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.envelope import sender_in_frame
 from eventplane.ledger import SENT_BEFORE
+from eventplane.names import PLANE, SENDER_SERVICE
 from eventplane.reasons import Outcome
-from eventplane.sender import PLANE, SENDER_SERVICE, sender_in_frame
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
 from glue_jobs.delivery_audit.coverage import LedgerHours

@@ -19,8 +19,15 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.hops import ROUTER_HOPS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE
-from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
+from eventplane.names import (
+    CANARY_CLIENTS,
+    EPOCH,
+    ERASED,
+    PLANE_CLIENT,
+    SENDER_DEVICE,
+    SENDER_SERVICE,
+    SEQUENCE,
+)
 from eventplane.values import is_timestamp, timestamp_ms, whole_number
 from glue_jobs.common.archive import REPORTS
 from glue_jobs.common.lines import JsonRow, members_of, text_of, to_json

@@ -24,9 +24,17 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.hops import ROUTER_HOPS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE
+from eventplane.names import (
+    CANARY_CLIENTS,
+    EPOCH,
+    ERASED,
+    PLANE,
+    PLANE_CLIENT,
+    SENDER_DEVICE,
+    SENDER_SERVICE,
+    SEQUENCE,
+)
 from eventplane.reasons import REPLAY, Outcome
-from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.common.values import timestamp_ms, whole_number
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, best_effort_names
 from glue_jobs.delivery_audit.event import (

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DEVICE_REPORTS
+from eventplane.envelope import parse_sender
 from eventplane.expiry import channel_expiry_ms
 from eventplane.guarantee import guarantee_of_type
-from eventplane.reader_receipts import is_asked
+from eventplane.reader_receipts import is_asked, recorded_percent
 from eventplane.reasons import Outcome, Reason
-from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.delivery_audit.contracts import ContractHistory
@@ -222,7 +222,7 @@ class ContractRules:
             for name, route in self._routes.items()
         }
         self._recorded_percent = {
-            each.inbox.address: each.inbox.recorded_percent for each in contract.participants.values()
+            each.inbox.address: recorded_percent(each.inbox) for each in contract.participants.values()
         }
         self._may_send: dict[tuple[bool, str, str], bool] = {}
         self._best_effort: dict[tuple[str, str | None, bool], bool] = {}

@@ -23,8 +23,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.names import PLANE, PLANE_CLIENT
+from eventplane.reader_receipts import recorded_percent
 from eventplane.reasons import Outcome
-from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
@@ -290,7 +291,7 @@ def _owes_end(history: ContractHistory, watermark: Watermark) -> Column:
     asked = [
         (sf.col("contract_version") == contract.version)
         & (sf.col("destination") == inbox)
-        & (share < contract.channel(inbox).recorded_percent)
+        & (share < recorded_percent(contract.channel(inbox)))
         & (sf.col("decided_at_ms") + history.patience_ms[inbox] <= watermark.ms)
         for contract in history.contracts
         for inbox in sorted(history.readers)

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from eventplane.dead_letter import letter_id
 from eventplane.device_reports import short_digest
+from eventplane.envelope import parse_sender
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.reasons import Outcome
-from eventplane.sender import parse_sender
 from eventplane.strict_json import loads, member_spans, with_member
 from glue_jobs.erasure.names import NUMBER, Names, Redacted, encoded_mark, mark
 

@@ -10,11 +10,10 @@ from edge import reports
 from edge.numbering import stamp
 from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.device_reports import KEY_BYTES, event_digest
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
 from eventplane.guarantee import BY_CHANNEL
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.values import timestamp_of_ms
 

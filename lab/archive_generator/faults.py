@@ -13,14 +13,13 @@ from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
 from eventplane.dead_letter import ROUTER_SOURCE
 from eventplane.device_reports import short_digest
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.guarantee import BY_EVENT
 from eventplane.ingest import OPERATOR
 from eventplane.ledger import Basis, HandoverRecord, LedgerRecord
-from eventplane.names import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SENDER_SERVICE, SEQUENCE
 from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import Outcome, Reason
-from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
 from eventplane.values import timestamp_ms, timestamp_of_ms
 from glue_jobs.delivery_audit.findings import Hop, Kind

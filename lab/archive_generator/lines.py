@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from edge.numbering import stamp
 from eventplane.device_reports import short_digest
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.names import SEQUENCE_DIGITS
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from lab.archive_generator.flows import Routing, SentFlow
 from lab.archive_generator.records import Passage, right_case

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from eventplane.dead_letter import ROUTER_SOURCE
+from eventplane.envelope import Sender
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
 from eventplane.reasons import Outcome
-from eventplane.sender import Sender
 from glue_jobs.delivery_audit.findings import Hop, Kind
 from lab.archive_generator.records import Case, decided, letters
 from lab.archive_generator.truth import Truth

@@ -9,11 +9,11 @@ from eventplane import ledger
 from eventplane.contract import Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, ROUTER_SOURCE, letter_id
 from eventplane.device_reports import short_digest
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, sender_in_frame
 from eventplane.expiry import expires_at_ms
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
+from eventplane.names import PLANE
 from eventplane.reasons import Outcome
-from eventplane.sender import PLANE, sender_in_frame
 from eventplane.topics import device_topic
 from lab.archive_generator.flows import Routing
 

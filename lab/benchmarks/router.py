@@ -15,11 +15,10 @@ import orjson
 from eventplane import other_json
 from eventplane.cesql import parse
 from eventplane.contract import Contract, Place, Route, compile_contract
-from eventplane.envelope import parse_event, parse_strictly
+from eventplane.envelope import parse_event, parse_strictly, sender_in_frame
 from eventplane.limits import MAX_REMEMBERED_BYTES
 from eventplane.route_index import RouteIndex
 from eventplane.router import Router
-from eventplane.sender import sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender
 from lab.benchmarks import workload
 from lab.benchmarks.results import FOLDER, RUNS, Figure, seconds, together
@@ -64,7 +63,7 @@ _PEAK = """
 from eventplane.contract import Place
 from eventplane.envelope import parse_event
 from eventplane.router import Router
-from eventplane.sender import sender_in_frame
+from eventplane.envelope import sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender
 from lab.benchmarks import workload
 router = Router(workload.contract({routes}), Place.CLOUD)

@@ -15,12 +15,11 @@ from eventplane.account import EVERY_INBOX, OPEN, Account, Fate, accounts, by_re
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
 from eventplane.expiry import why_expired
 from eventplane.filter_texts import filter_text
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome as Ended
-from eventplane.sender import Sender
 from operations.letters import letter_of
 
 Key = tuple[str, str]

@@ -23,9 +23,9 @@ from rich.progress import (
 )
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.envelope import Sender
 from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
-from eventplane.sender import Sender
 from lab.consumers import Consumers, ReceivedEvent
 from lab.demo.deletion import audit_twice
 from lab.demo.faults import Faults, RepairedFault

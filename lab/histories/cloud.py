@@ -13,6 +13,7 @@ from eventplane import presence
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority, subscription_table
 from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
+from eventplane.contract.schedules import most_receives
 from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, Phase
@@ -115,7 +116,7 @@ class CloudModel:
         return self._queue(
             name or channel_queue(channel),
             visibility_s,
-            channel.receives_at(priority),
+            most_receives(channel, priority),
             fifo=is_fifo(channel),
             retention_s=channel.retention_s,
         )

@@ -10,6 +10,7 @@ from typing import Any, Final
 from eventplane import presence
 from eventplane.contract import Channel, Contract, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
+from eventplane.contract.schedules import schedule_of
 from eventplane.device_record import REGISTRY
 from eventplane.downlink import table as downlink_table
 from eventplane.function_settings import DownlinkSettings
@@ -175,7 +176,9 @@ class Wiring:
             source=lambda queue: channels.source(queue).address,
             limits=limits,
         )
-        return QueueReader(router.process, lambda queue: channels.source(queue).retries(priority), patience)
+        return QueueReader(
+            router.process, lambda queue: schedule_of(channels.source(queue), priority), patience
+        )
 
     def _replay(self, program: str) -> QueueReader:
         s3, source = self._cloud.client(program, "s3"), self._contract.device.outbox.address

@@ -15,7 +15,7 @@ from typing import Any
 
 from edge.settings import OPTIONAL, TABLES, Settings
 from edge.settings_reader import Text
-from eventplane.ranges import Range
+from eventplane.values import Range
 
 _HEAD = """\
 # The forwarder's settings, each with its meaning, what it accepts and its default. Remove the "#" before a

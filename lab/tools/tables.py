@@ -34,6 +34,7 @@ from eventplane.reasons import Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from glue_jobs.delivery_audit.findings import weight_of  # noqa: E402
 from lab.benchmarks.scale.model import published  # noqa: E402 - after the path it needs
 from lab.benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
 from lab.tools import docs_site, figures, sources  # noqa: E402
@@ -41,6 +42,7 @@ from lab.tools.figures import table  # noqa: E402
 from lab.tools.settings_file import documented, meanings, settings_file, settings_schema  # noqa: E402
 from operations.reason_texts import explained  # noqa: E402
 from parts import PARTS, has, load  # noqa: E402
+from stacks.alarm_texts import alarm_texts  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -314,6 +316,22 @@ def aws_rules_table() -> str:
     return table(["AWS's answer beyond it", "enforced by", "of what: at most"], rows)
 
 
+def findings_table() -> str:
+    """The kinds of findings of an audit: weight, and when each is reported."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for kind, when in tomllib.loads((ROOT / "glue_jobs/delivery_audit/findings.toml").read_text()).items():
+        kinds.setdefault((weight_of(kind), when), []).append(f"`{kind}`")
+    return table(
+        ["finding", "weight", "when"],
+        [[", ".join(names), f"`{weight}`", when] for (weight, when), names in kinds.items()],
+    )
+
+
+def alarms_table() -> str:
+    """The alarms: topic, when each is raised, and what to do."""
+    return table(["alarm", "topic", "raised while", "what to do"], map(list, alarm_texts()))
+
+
 def security_table(part: str) -> str:
     """The controls of the security review, or its exceptions."""
     if part == "control":
@@ -331,6 +349,8 @@ def _review() -> dict[str, Any]:
 TABLES = {
     "security-controls": partial(security_table, "control"),
     "security-exceptions": partial(security_table, "exception"),
+    "alarms": alarms_table,
+    "findings": findings_table,
     "aws-rules": aws_rules_table,
     "aws-calls": aws_calls_table,
     "damage": damage_table,

@@ -15,9 +15,9 @@ from eventplane.dead_letter import Refusal, dead_letter, original_of
 from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.names import PLANE_CLIENT
 from eventplane.reasons import Reason
 from eventplane.retries import URGENT
-from eventplane.sender import PLANE_CLIENT
 from eventplane.topics import is_urgent_rule
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Priority
+from eventplane.contract.schedules import schedule_of
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
@@ -370,7 +371,7 @@ def _hints(step: Step, channel: Channel) -> dict[str, str]:
     hints = {
         ROUTE: str(step.record.route),
         CONTRACT: step.record.contract_version,
-        RETRIES: channel.retries(Priority(step.record.priority)).hint,
+        RETRIES: schedule_of(channel, Priority(step.record.priority)).hint,
     }
     if step.tried_once:
         hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from eventplane.contract.schedules import schedule_of
 from eventplane.function_settings import RouterSettings
 from eventplane.retries import RetrySchedule
 from lambdas.common.archive import Archiver
@@ -55,7 +56,7 @@ def service() -> QueueReader:
     )
 
     def schedule(queue: str) -> RetrySchedule:
-        return channels.source(queue).retries(settings.priority)
+        return schedule_of(channels.source(queue), settings.priority)
 
     return QueueReader(router.process, schedule, patience)
 

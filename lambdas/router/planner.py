@@ -16,7 +16,7 @@ from eventplane.dead_letter import (
     letter_id,
     reason_in,
 )
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_event, sender_in_frame
 from eventplane.errors import EnvelopeError
 from eventplane.expiry import expires_at_ms, why_expired
 from eventplane.guarantee import NOT_REPEATED, is_promised
@@ -28,7 +28,6 @@ from eventplane.names import DELIVER_BY, LIFETIME_ATTRIBUTES
 from eventplane.ordering import OrderedInboxes
 from eventplane.reasons import Outcome, Reason
 from eventplane.router import Router
-from eventplane.sender import THE_PLANE, Sender, sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender, without_stamp
 from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage

@@ -18,10 +18,9 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
 from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.wire import received
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.reasons import Outcome
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import send_request, split
 from eventplane_mqtt import TlsFiles

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edge import durable
-from edge.certificate import Validity, read_validity
+from eventplane_mqtt.tls import Validity, read_validity
 from parts.provisioning import (
     IdentityFileError,
     KeyMakingError,

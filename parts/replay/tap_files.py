@@ -18,12 +18,11 @@ from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, Place, load_compiled
 from eventplane.dead_letter import Refusal, dead_letter
-from eventplane.envelope import EventKey
+from eventplane.envelope import EventKey, sender_in_frame
 from eventplane.errors import EventPlaneError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import CONTRACTS
 from eventplane.reasons import REPLAY, Outcome, Reason
-from eventplane.sender import sender_in_frame
 from eventplane.values import MAX_TIME_MS, timestamp_of_ms
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger

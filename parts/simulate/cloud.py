@@ -15,6 +15,7 @@ from math import exp, inf, log
 from typing import Final, NamedTuple
 
 from eventplane.contract import Channel, Contract, Ordering, Priority
+from eventplane.contract.schedules import schedule_of
 from eventplane.guarantee import BY_CHANNEL, BY_EVENT
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome
@@ -268,7 +269,8 @@ class CloudStage:
             )
 
     def _waiting(self, sent: Sent, channel: Channel) -> Waiting:
-        return Waiting(sent, channel.retries(self._of(sent).priority), self._homes[sent.home].ends[sent.row])
+        schedule = schedule_of(channel, self._of(sent).priority)
+        return Waiting(sent, schedule, self._homes[sent.home].ends[sent.row])
 
     def _of(self, sent: Sent) -> Decided:
         record = self._homes[sent.home]

@@ -18,12 +18,11 @@ from typing import Any, Final
 from edge.spool import Delivery, Discard, StoredEvent
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, reason_in
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, parse_event, sender_in_frame
 from eventplane.expiry import channel_expiry_ms
 from eventplane.ingest import IngestFrame
 from eventplane.reasons import Reason
 from eventplane.router import Router
-from eventplane.sender import sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.topics import urgent_rule
 from eventplane_aws.prices import IOT_BYTES, chunks

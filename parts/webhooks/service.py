@@ -11,6 +11,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Ordering
+from eventplane.contract.schedules import schedule_of
 from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -168,7 +169,7 @@ class WebhookService:
             )
             return self._record(message, event, Outcome.DROPPED, failure.reason, failure.status)
         now_ms, channel, contract = self.clock(), self.letters.channel, self.letters.contract
-        schedule = channel.retries(contract.priority(event, channel) if event else channel.priority)
+        schedule = schedule_of(channel, contract.priority(event, channel) if event else channel.priority)
         age_s = message.age_s(now_ms)
         # On top of the pause of the endpoint.
         wait_s = schedule.wait_s(age_s, message.attempt, self.uniform(0, 1)) + (failure.retry_after_s or 0)

@@ -26,21 +26,8 @@ SLO_DELAY_MS: Final = 2_000
 SLO_AVAILABILITY: Final = 99.9
 """Objective: percentage of the canary's alarms that are in its inbox in time."""
 
-_RETRIES: Final = {
-    URGENT_ROUTER: "Urgent messages fail and come again every 10 to 20 seconds: an inbox, the ledger's queue "
-    "or a table refuses. The router's log names it.",
-    INGEST_ERRORS: "What an ingest rule could not write down cannot be sent to the routers either. The log "
-    "of ingest-errors names the queue: restore it, its key or the role.",
-    URGENT_HTTP_SINK: "The endpoint of an urgent inbox does not take events. The webhook's log has its "
-    "answer.",
-    HTTP_SINK: "An endpoint does not take events. The webhook's log has its answer.",
-    ROUTER: "Messages fail and come again: an inbox, the ledger's queue or a table refuses. The router's log "
-    "names it.",
-    ARCHIVE: "The archive's writers cannot write. Their log names bucket, key or role; nothing is lost for "
-    "half a day.",
-    DOWNLINK: "What goes down to devices fails and comes again. The downlink functions' log names the table.",
-}
-"""What to do where messages come again, by the service whose functions count them."""
+_RETRIED: Final = (URGENT_ROUTER, INGEST_ERRORS, URGENT_HTTP_SINK, HTTP_SINK, ROUTER, ARCHIVE, DOWNLINK)
+"""The services whose functions count messages that come again."""
 
 _URGENT: Final = (URGENT_ROUTER, INGEST_ERRORS, URGENT_HTTP_SINK)
 
@@ -53,9 +40,9 @@ def of_figures(services: Collection[str], environment: Environment) -> Iterator[
     for service in (HTTP_SINK, URGENT_HTTP_SINK):
         if service in services:
             yield _of_given_up(service, environment)
-    for service, remedy in _RETRIES.items():
+    for service in _RETRIED:
         if service in services:
-            yield _of_retries(service, remedy, environment)
+            yield _of_retries(service, environment)
     others = {
         "fleet": _of_fleet,
         "presence": _of_presence,
@@ -67,7 +54,7 @@ def of_figures(services: Collection[str], environment: Environment) -> Iterator[
             yield from watches(environment)
 
 
-def _of_retries(service: str, remedy: str, environment: Environment) -> Watch:
+def _of_retries(service: str, environment: Environment) -> Watch:
     """Of messages that come again: partial responses leave `Errors` at 0, and the age of a queue counts no
     message that was received three times (Amazon SQS guide, CloudWatch metrics)."""
     is_urgent = service in _URGENT
@@ -76,7 +63,6 @@ def _of_retries(service: str, remedy: str, environment: Environment) -> Watch:
         metric=figure(environment, service, "Retried", period=MINUTE if is_urgent else FIVE_MINUTES),
         is_page=is_urgent,
         periods=2 if service == URGENT_ROUTER else 3,
-        remedy=remedy,
     )
 
 
@@ -85,8 +71,6 @@ def _of_given_up(service: str, environment: Environment) -> Watch:
         name=environment.resource_name(f"{service.replace('_', '-')}-dead-lettered"),
         metric=figure(environment, service, "DeadLettered"),
         is_page=service in _URGENT,
-        remedy="Endpoints did not take events, which are given up. Their dead letters are in "
-        "operations.inbox, with the reason.",
     )
 
 
@@ -97,19 +81,15 @@ def _of_routers(service: str, environment: Environment) -> Iterator[Watch]:
         metric=figure(environment, service, "UrgentDeliveryDelay", statistic="Maximum"),
         is_page=True,
         threshold=1_000 * environment.alarms.urgent_age_s,
-        remedy="An urgent event was in the cloud for too long: see the routers' duration and queues' age.",
     )
     yield Watch(
         name=f"{name}-contract-unseen",
         metric=figure(environment, service, "ContractUnseen"),
         is_page=is_urgent,
-        remedy="A process has not seen the contract in force: its messages wait, urgent events went out "
-        "by the contract that came with the code. Restore the tables within an hour.",
     )
     yield Watch(
         name=f"{name}-dead-lettered",
         metric=figure(environment, service, "DeadLettered"),
-        remedy="Events can never be delivered. Their dead letters are in operations.inbox, with the reason.",
     )
     if is_urgent:
         return
@@ -117,18 +97,15 @@ def _of_routers(service: str, environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=f"{name}-contract-refused",
         metric=figure(environment, service, "ContractRefused"),
-        remedy="A published contract cannot be used; the one before it stays. Publish it by the command.",
     )
     yield Watch(
         name=f"{name}-contract-unchecked",
         metric=figure(environment, service, "ContractUnchecked"),
         periods=3,
-        remedy="A table that routes come from does not answer; what was read last stays.",
     )
     yield Watch(
         name=f"{name}-subscription-refused",
         metric=figure(environment, service, "SubscriptionRefused"),
-        remedy="What a participant subscribed or announced cannot be used; the log says why.",
     )
 
 
@@ -136,13 +113,10 @@ def _of_fleet(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("provisioning-hook-taken"),
         metric=figure(environment, "fleet", "RegistrationRefused", reason="taken"),
-        remedy="Somebody with the claim wanted to be a device that is in service. See parts/fleet/how-to.md.",
     )
     yield Watch(
         name=environment.resource_name("key-suspected"),
         metric=figure(environment, "fleet", "KeySuspected"),
-        remedy="Somebody besides a device may hold its key. The log line 'a key may be stolen' names it, and "
-        "so does the event device.suspected.v1 in operations.inbox. See parts/fleet/how-to.md.",
     )
 
 
@@ -151,8 +125,6 @@ def _of_presence(environment: Environment) -> Iterator[Watch]:
         name=environment.resource_name("fleet-outage"),
         metric=figure(environment, "presence", "FleetOutage", statistic="Maximum", period=MINUTE),
         is_page=True,
-        remedy="A share of the fleet went within minutes, and carers get one notice. Was a policy, a "
-        "certificate or an image rolled out? Then see AWS IoT's health. See docs/how-to/runbook.md.",
     )
     outage = environment.presence.outage
     yield Watch(
@@ -161,21 +133,15 @@ def _of_presence(environment: Environment) -> Iterator[Watch]:
         metric=metric("AWS/IoT", "Connect.AuthError", "Sum", FIVE_MINUTES, Protocol="MQTT"),
         is_page=True,
         threshold=max(outage.least, outage.share * environment.devices),
-        remedy="IoT Core refuses connections of many devices: see their policy, and what became of their "
-        "certificates. `aws iot list-attached-policies` and IoT Core's log name the reason.",
     )
     yield Watch(
         name=environment.resource_name("presence-late"),
         metric=figure(environment, "presence", "TimersLate"),
         periods=3,
-        remedy="Notices come later than is promised, or timers were lost: see the age of the queue "
-        "presence-timers, its dead letters, and the functions' throttles. See parts/presence/explanation.md.",
     )
     yield Watch(
         name=environment.resource_name("presence-flooding"),
         metric=figure(environment, "presence", "DeviceFlooding"),
-        remedy="A device sends more than its quota. The log line 'a device floods' names it, and so does "
-        "the event device.flooding.v1 in operations.inbox. `fleet quarantine DEVICE` takes it off.",
     )
 
 
@@ -183,15 +149,12 @@ def _of_downlink(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("downlink-parked"),
         metric=figure(environment, "downlink", "Parked"),
-        remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
     )
     if environment.alarms.is_detailed:
         yield Watch(
             name=environment.resource_name("downlink-not-transmitted"),
             metric=figure(environment, "downlink", "NotTransmitted"),
             periods=2,
-            remedy="AWS IoT does not take what is published to devices; it is repeated. See the downlink "
-            "functions' log for its answer, their role, and the quotas of AWS IoT.",
         )
 
 
@@ -205,23 +168,17 @@ def _of_canary(environment: Environment) -> Iterator[Watch]:
         is_page=True,
         periods=3 if settings.canary_every_min == 1 else 2,
         is_silence_bad=settings.is_canary_scheduled,
-        remedy="The canary's alarms do not reach their inbox, or late: people's alarms neither. See the "
-        "canary's log for the hop that failed, then the urgent queue and router (docs/reference/alarms.md).",
     )
     yield Watch(
         name=environment.resource_name("dead-letters"),
         metric=figure(environment, CANARY, "DeadLetters", statistic="Maximum", period=looks),
         is_silence_bad=settings.is_canary_scheduled,
-        remedy="Messages failed time and again; the canary's log names their dead-letter queues. Find "
-        "the cause, then redrive: they are kept for 14 days from when they were first sent.",
     )
     if not settings.is_detailed:
         yield Watch(
             name=environment.resource_name("backlog"),
             metric=figure(environment, CANARY, "Backlog", statistic="Maximum", period=looks),
             threshold=settings.age_s,
-            remedy="A queue has not been empty for so many seconds; the canary's log names it. Its reader is "
-            "down, too slow, or fails.",
         )
 
 

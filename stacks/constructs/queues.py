@@ -13,6 +13,7 @@ from constructs import Construct
 
 from eventplane import resource_names
 from eventplane.contract import Channel, Ordering, Priority
+from eventplane.contract.schedules import most_receives
 from eventplane.resource_names import dead_letter_queue
 from eventplane.retries import ROUTINE
 from eventplane_aws.rules import SQS_RETENTION
@@ -87,7 +88,7 @@ def channel_queue(scope: Construct, id: str, channel: Channel, visibility: Durat
         resource_names.channel_queue(channel),
         visibility=visibility,
         retention=Duration.seconds(channel.retention_s),
-        max_receives=channel.receives_at(channel.priority),
+        max_receives=most_receives(channel, channel.priority),
         is_fifo=resource_names.is_fifo(channel),
         priority=channel.priority,
         is_ordered=channel.ordering is Ordering.SOURCE,

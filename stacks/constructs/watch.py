@@ -43,9 +43,10 @@ COMPACTION_METRICS: Final = ("failed",)
 class Watch:
     """An alarm called `name` while `metric` is above `threshold` for `periods` of its periods.
 
-    `remedy` is the alarm's description. One that `is_page` tells somebody at any hour: alarms of people are
-    late, or may be lost. The others can wait for the next working day. Missing data counts as OK unless
-    `is_silence_bad`; one that `is_least` is on while the metric is below `threshold`.
+    `about` names what is watched, in front of the description (`stacks.alarm_texts`). One that `is_page`
+    reaches people at any hour: alarms of people are late, or may be lost. The others can wait for the next
+    working day. Missing data counts as OK unless `is_silence_bad`; one that `is_least` is on while the metric
+    is below `threshold`.
 
     Where silence is bad, missing data is filled in (`judged`). With `TreatMissingData` alone CloudWatch would
     look at more periods than asked, so that an older value kept the alarm quiet (Amazon CloudWatch guide,
@@ -54,12 +55,12 @@ class Watch:
 
     name: str
     metric: Figure
-    remedy: str
     is_page: bool = False
     threshold: float = 0
     periods: int = 1
     is_silence_bad: bool = False
     is_least: bool = False
+    about: str = ""
 
     @property
     def judged(self) -> Figure:
@@ -98,8 +99,6 @@ def of_queues(
                     each.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", MINUTE
                 ),
                 is_page=each.is_urgent,
-                remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 "
-                "days from when they were first sent.",
             )
     for suffix, some in _in_alarms(outboxes):
         yield _of_age(environment.resource_name(f"outboxes{suffix}"), some)
@@ -115,8 +114,6 @@ def _of_age(name: str, queues: Sequence[DurableQueue]) -> Watch:
         is_page=first.is_urgent,
         threshold=first.age_alarm.to_seconds(),
         periods=1 if first.is_ordered else 3,
-        remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles."
-        + first.is_ordered * " What follows in the order waits for the event that fails.",
     )
 
 
@@ -124,7 +121,6 @@ def of_functions(functions: Mapping[str, Sequence[str]], environment: Environmen
     """Yield the watches of `functions`, by the service whose code they run: crashes, loops, and executions
     that the account has no room for.
     """
-    crashed = "crashed or ran out of time; whole batches come again. Its log has the error."
     # The emulator's alarms read one metric.
     if environment.alarms.is_detailed and not environment.is_emulated:
         for service, names in functions.items():
@@ -132,26 +128,22 @@ def of_functions(functions: Mapping[str, Sequence[str]], environment: Environmen
                 yield Watch(
                     name=environment.resource_name(f"{service.replace('_', '-')}-errors{suffix}"),
                     metric=_combined("SUM", [function_metric(each, "Errors") for each in some]),
-                    remedy=f"Of {', '.join(some)} one {crashed}",
+                    about=f"Of {', '.join(some)}. ",
                 )
     else:
         yield Watch(
             name=environment.resource_name("function-errors"),
             metric=function_metric(None, "Errors"),
-            remedy=f"A function of the account {crashed} See the metric `Errors` by function.",
         )
     # Concurrency is the account's, and so is this metric: throttles of one function are throttles of all.
     yield Watch(
         name=environment.resource_name("function-throttles"),
         metric=function_metric(None, "Throttles"),
         periods=3,
-        remedy="The account's concurrency is used up; throttled messages spend receives. Raise the quota.",
     )
     yield Watch(
         name=environment.resource_name("function-recursions"),
         metric=function_metric(None, "RecursiveInvocationsDropped"),
-        remedy="AWS Lambda ended a chain of messages in which a function was called 16 times: functions that "
-        "answer each other without end; see the metric by function, and the dead-letter queues.",
     )
 
 
@@ -164,7 +156,6 @@ def of_schedule(name: str) -> Watch:
         periods=3,
         is_silence_bad=True,
         is_least=True,
-        remedy="It should be called every minute and is not: see its schedules and the role that they have.",
     )
 
 
@@ -184,9 +175,6 @@ def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator
         name=f"{name}-lost",
         metric=_combined("SUM", [rule_metric(name, each) for each in ("RuleMessageThrottled", *wrong)]),
         is_page=is_ingest,
-        remedy="What IoT Core acknowledged is lost: look for gaps in the audit. Which metric of the rule is "
-        "above 0? RuleMessageThrottled: raise the quota of rule evaluations. RuleNotFound: the rule is gone, "
-        "deploy it again. ParseError: its SQL cannot read a payload; it should take every one as base64.",
     )
     # The emulator has no alarms on queries.
     if not environment.is_emulated:
@@ -194,8 +182,6 @@ def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator
             name=f"{name}-ErrorActionFailure",
             metric=_error_action_failures(name),
             is_page=is_ingest,
-            remedy="An action of the rule failed and its error action as well: what IoT Core acknowledged "
-            "is lost. See the key, policies and roles of all its queues; look for gaps in the audit.",
         )
 
 
@@ -204,15 +190,10 @@ def of_ingest_errors(queue_name: str) -> Watch:
     return Watch(
         name=f"{queue_name}-received",
         metric=queue_metric(queue_name, "NumberOfMessagesSent", "Sum", FIVE_MINUTES),
-        remedy="A rule could not write to its queues. The queue has the payloads, with the error of each.",
     )
 
 
-_AUDIT_TICKETS: Final = {
-    "findings": "The day's last report (audit/verdicts/ names it) lists what broke a promise.",
-    "incomplete": "The `reasons` of the day's last report (audit/verdicts/ names it) say which evidence is "
-    "missing: manifests of devices, objects of the archive, or rows that could not be read.",
-}
+_AUDIT_TICKETS: Final = ("findings", "incomplete")
 
 
 def of_audit(environment: Environment) -> Iterator[Watch]:
@@ -220,19 +201,16 @@ def of_audit(environment: Environment) -> Iterator[Watch]:
     if environment.audit.schedule is not None:
         yield _of_silent_job(environment, AUDIT, audit_namespace(environment, AUDIT), AUDIT_METRICS[0])
     for audit in audits(environment):
-        for name, remedy in _AUDIT_TICKETS.items():
+        for name in _AUDIT_TICKETS:
             yield Watch(
                 name=environment.resource_name(f"{audit}-{name}"),
                 metric=audit_metric(environment, audit, name),
-                remedy=remedy,
             )
         # No device sends it again, and no replay can: the tap has no text of it.
         yield Watch(
             name=environment.resource_name(f"{audit}-{ACKNOWLEDGED_LOST.replace('_', '-')}"),
             metric=audit_metric(environment, audit, ACKNOWLEDGED_LOST),
             is_page=True,
-            remedy="IoT Core acknowledged events that never came to the tap. Look for them in the tap's "
-            "queues, then at the rules' metrics in the hours of the findings of the hop `iot_rule`.",
         )
 
 
@@ -245,7 +223,6 @@ def of_compaction(environment: Environment) -> Iterator[Watch]:
         yield Watch(
             name=environment.resource_name(f"compaction-{name}"),
             metric=metric(namespace, name, "Maximum", _DAY),
-            remedy="The run's log names the hours with the reason. Their raw objects stay until it is done.",
         )
 
 
@@ -258,7 +235,6 @@ def _of_silent_job(environment: Environment, job: str, namespace: str, total: st
         periods=_DAILY_H,
         is_silence_bad=True,
         is_least=True,
-        remedy="The job has had no result for a day: see its trigger, its runs and their logs.",
     )
 
 

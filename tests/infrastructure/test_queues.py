@@ -5,6 +5,7 @@ import json
 import pytest
 
 from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.contract.schedules import most_receives
 from eventplane.function_settings import RouterSettings
 from eventplane.limits import MAX_RECEIVES
 from stacks.settings import VISIBILITY_FACTOR
@@ -132,7 +133,7 @@ def test_a_queue_has_the_retention_of_its_channel(dev: Templates, contract: Cont
         for channel in (participant.inbox, participant.outbox):
             queue = dev.queues[f"{participant.name}-{channel.box}"]
             assert queue.find("MessageRetentionPeriod") == channel.retention_s
-            assert queue.find("RedrivePolicy", "maxReceiveCount") == channel.receives_at(channel.priority)
+            assert queue.find("RedrivePolicy", "maxReceiveCount") == most_receives(channel, channel.priority)
 
 
 def test_no_stack_imports_from_another(templates: Templates) -> None:

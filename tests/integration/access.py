@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contract.acl import FORWARDER, acl
 from contract.loader import load_contract
-from eventplane.contract import ParticipantKind
+from eventplane.contract import Contract, ParticipantKind
 from eventplane.topics import URGENT_CLIENT_SUFFIX
 from eventplane_mqtt import Login
 from lab.mosquitto import Access, Broker, start_mosquitto
@@ -24,9 +24,14 @@ class Guarded:
         return Login(user, self.folder / f"{user}.password")
 
 
-def start_guarded(supervisor: Supervisor, name: str, folder: Path) -> Guarded:
-    """Start a broker called `name` whose users are the forwarder and the services of the shipped contract."""
-    contract = load_contract()
+def start_guarded(
+    supervisor: Supervisor, name: str, folder: Path, contract: Contract | None = None
+) -> Guarded:
+    """Start a broker called `name` whose users are the forwarder and the services of a contract.
+
+    By default it is the shipped one.
+    """
+    contract = contract or load_contract()
     forwarder = [FORWARDER, FORWARDER + URGENT_CLIENT_SUFFIX]
     users = [*forwarder, *(each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE))]
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.limits import MAX_RECEIVES
 from eventplane.names import VERDICT
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from glue_jobs.delivery_audit.event_group import ReplayRow
 from lab.plane import Plane

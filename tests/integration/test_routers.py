@@ -13,9 +13,8 @@ import pytest
 
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import ContractTable, Head, published
-from eventplane.envelope import Envelope, pack_texts, write_event
+from eventplane.envelope import Envelope, Sender, pack_texts, write_event
 from eventplane.resource_names import resource_name
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import to_message
 from eventplane.topics import basic_ingest_topic, urgent_rule

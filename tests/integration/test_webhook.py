@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventplane.envelope import Envelope, write_event
-from eventplane.sender import SENDER_DEVICE
+from eventplane.names import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from lab.certificates import Authority
 from lab.deploy import ROOT

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.account import EVERY_INBOX, Account, Fate, accounts, by_dead_letter, by_router
+from eventplane.envelope import THE_PLANE, Sender
 from eventplane.reasons import REDRIVE, Outcome
-from eventplane.sender import THE_PLANE, Sender
 from tests.plane import shipped_contract
 
 CONTRACT = shipped_contract()

@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.certificate import read_validity
+from eventplane_mqtt.tls import read_validity
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 moments = st.datetimes(datetime(1951, 1, 1), datetime(2999, 1, 1)).map(  # noqa: DTZ001 -- made aware next

@@ -13,7 +13,7 @@ from edge.numbering import stamp
 from eventplane.batch import pack, unpack
 from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.hops import ROUTER_HOPS, sent_on
 from eventplane.names import (
     CORRELATION_ID,
@@ -22,9 +22,10 @@ from eventplane.names import (
     REPLAYED_TIME,
     REPLY_DEVICE,
     REPLY_TO,
+    SENDER_DEVICE,
+    SENDER_SERVICE,
     SEQUENCE,
 )
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
 from parts.replay.order import marked
 from parts.tracing.client import OpenTelemetry

@@ -10,7 +10,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import short_digest
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, sender_in_frame, write_event
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import (
     CONTRACTS,
@@ -23,9 +23,9 @@ from eventplane.ledger import (
     tap_records,
     to_line,
 )
+from eventplane.names import PLANE
 from eventplane.reasons import Outcome
 from eventplane.router import Router
-from eventplane.sender import PLANE, Sender, sender_in_frame
 from glue_jobs.delivery_audit.rules import is_time
 from tests import small_contract as contracts
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from contract.checks import check
 from eventplane.cesql import BUILTINS, CesqlParseError, lint, parse
-from eventplane.contract import Problem
+from eventplane.contract import Problem, compile_contract
 from eventplane.contract.filter_reader import read_filter
+from eventplane_client import memory_plane
 from lab.tools.docs_site import PART_PAGES, with_tables
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +45,11 @@ def blocks(*languages: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("page", sorted({page for page, _ in blocks("python")} - FRAGMENTS.keys()))
 def test_python_runs(page: str) -> None:
     """The blocks of a page in their order, as one program, with the tests that they define."""
+    if page == "README.md":
+        (written,) = (yaml.safe_load(block) for each, block in blocks("yaml") if each == page)
+        contract = compile_contract(written, page)
+        assert list(check(contract)) == []
+        memory_plane("readme").enforce(contract)
     names: dict[str, Any] = {"__name__": "example"}
     for _, example in (each for each in blocks("python") if each[0] == page):
         exec(compile(example, page, "exec", dont_inherit=True), names)  # noqa: S102

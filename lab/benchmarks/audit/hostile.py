@@ -20,11 +20,10 @@ from typing import Any, Final
 from edge import reports
 from edge.numbering import stamp
 from edge.spool import LossReport, Manifest, SpoolOrigin
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import EPOCH
 from eventplane.reasons import Outcome
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from glue_jobs.delivery_audit.device import MAX_FINDINGS
 from glue_jobs.delivery_audit.findings import Kind

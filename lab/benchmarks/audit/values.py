@@ -25,8 +25,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.guarantee import asks_best_effort
 from eventplane.hops import ROUTER_HOPS
 from eventplane.ledger import TapRecord, to_line
-from eventplane.names import EPOCH, SEQUENCE
-from eventplane.sender import SENDER_SERVICE
+from eventplane.names import EPOCH, SENDER_SERVICE, SEQUENCE
 from eventplane.values import timestamp_ms, whole_number
 from glue_jobs.common.archive import Archive
 from glue_jobs.common.attestation import open_key

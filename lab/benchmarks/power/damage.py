@@ -19,8 +19,8 @@ from random import Random
 from edge.errors import SpoolCorruptError
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, SpoolOrigin, StoredEvent
 from edge.spool.database import PAGE_BYTES
+from edge.spool.files import RESERVE_BYTES, reserve_of
 from edge.spool.salvage import SHIFT
-from edge.spool.space import RESERVE_BYTES, reserve_of
 from edge.spool.store import Spool
 from eventplane.device_reports import KEY_BYTES
 from lab.benchmarks.power.cuts import in_memory

@@ -13,9 +13,8 @@ from unittest.mock import patch
 
 import edge.spool.database
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery, SpoolOrigin
-from edge.spool.files import marker_of
+from edge.spool.files import marker_of, reserve_of
 from edge.spool.salvage import SHIFT
-from edge.spool.space import reserve_of
 from edge.spool.store import Spool
 from edge.system import SYSTEM, Uptime
 from lab.benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, LOG_BYTES, NAME, RANKS, Workload, state

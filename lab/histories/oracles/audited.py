@@ -11,9 +11,9 @@ from eventplane.account import Fate, reader_of
 from eventplane.attributes import Attributes
 from eventplane.contract import Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.envelope import Sender
 from eventplane.names import EPOCH, SEQUENCE, SUBSCRIBERS
 from eventplane.reasons import REDRIVE
-from eventplane.sender import Sender
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit.audit import Audit, AuditRequest

@@ -8,10 +8,9 @@ import pytest
 
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.conversation.questions import HandlersAnswer, read_handlers_question, write_handlers_answer
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
-from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
 from eventplane_client import mqtt
 from eventplane_client.errors import (

@@ -10,10 +10,9 @@ from unittest.mock import Mock
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.envelope import parse_event, write_event
+from eventplane.envelope import Sender, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane_mqtt.probe import ConnectionEndedError
 from lambdas.common import system

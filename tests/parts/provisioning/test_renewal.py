@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from edge.certificate import Validity
+from eventplane_mqtt.tls import Validity
 from lab.benchmarks.power.cuts import leftovers
 from lab.benchmarks.power.disk import Print, record
 from lab.benchmarks.power.workload import NAME

@@ -12,8 +12,7 @@ from eventplane.conversation.questions import (
     write_state_answer,
     write_state_question,
 )
-from eventplane.envelope import Envelope
-from eventplane.sender import Sender
+from eventplane.envelope import Envelope, Sender
 from eventplane_client.asker import Asker, Expected, Send
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.open_questions import OpenQuestions

@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack, get_args, get_type_hints
 
 import pytest
 
-from eventplane.ranges import Range
+from eventplane.values import Range
 from eventplane_client import ClientSettings, Mode, cloud_event_of, connect
 from eventplane_client.errors import (
     AlreadySubscribedError,

@@ -6,10 +6,9 @@ import itertools
 import pytest
 from cloudevents.core.v1.event import CloudEvent
 
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Reason
-from eventplane.sender import Sender
 from eventplane_client import Inbox, Mode, cloud_event_of
 from eventplane_client.errors import AlreadySettledError, ClosedError, NothingThereError
 from eventplane_client.notices import DeadLettered, EpochChanged, Expired, InDoubt, Notice, SequenceGap

@@ -9,8 +9,7 @@ from pathlib import Path
 from time import time_ns
 from typing import Any
 
-from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.sender import Sender
+from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import REDRIVEN
 from eventplane.values import timestamp

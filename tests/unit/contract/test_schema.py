@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 CONTRACTS = [
     CONTRACT_FILE,
     ROOT / "docs" / "examples" / "doorbell.yaml",
+    ROOT / "docs" / "examples" / "smart-home" / "event_plane.yaml",
     ROOT / "contract" / "project" / "contract" / "event_plane.yaml.in",
     *sorted((Path(__file__).parent / "golden").glob("*.json")),
 ]

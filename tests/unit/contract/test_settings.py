@@ -29,6 +29,7 @@ from eventplane.contract import (
 from eventplane.contract.channels import SETTINGS, read_channel
 from eventplane.contract.publication import cloud_inboxes
 from eventplane.contract.reader import Section, Word
+from eventplane.contract.schedules import schedule_of
 from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -107,7 +108,7 @@ def test_a_setting_says_when_to_give_up(urgent: bool) -> None:
     priority = Priority.URGENT if urgent else Priority.NORMAL
 
     def given_up(**inbox: object) -> int:
-        return small({f"{DESK}/inbox": inbox}).channel("desk.inbox").retries(priority).give_up_after_s
+        return schedule_of(small({f"{DESK}/inbox": inbox}).channel("desk.inbox"), priority).give_up_after_s
 
     assert given_up() == (86_400 if urgent else 43_200)
     assert given_up(ordering="source") == given_up(transport="sqs_fifo", ordering="source") == 900

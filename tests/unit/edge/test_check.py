@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from edge.certificate import seconds_left
 from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
 from edge.command_line import main
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
@@ -23,6 +22,7 @@ from edge.system import SYSTEM
 from eventplane_mqtt import Login, PinnedCertificate
 from eventplane_mqtt.endpoint import Proxy
 from eventplane_mqtt.profile import limit_warnings
+from eventplane_mqtt.tls import seconds_left
 from lab.certificates import Authority
 from parts.provisioning.renewal import Pairs
 from tests.unit.edge.fakes import contract

@@ -14,8 +14,9 @@ from lab.certificates import Authority
 from lab.ports import free_port
 from lab.tools.device_image import device_closure
 from parts.imports import imported, sources
+from tests.mapped import mapped
 from tests.small_contract import small_contract
-from tests.unit.edge.fakes import ordered
+from tests.unit.edge.fakes import ALARM, ordered
 
 ROOT = Path(__file__).parents[3]
 DEVICE = [each for name, each in device_closure().files.items() if not name.startswith("eventplane.")]
@@ -63,8 +64,8 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 
 ON_DEMAND = {
-    "questions", "downlink", "parts", "data_budget", "sent_contract", "certificate", "check",
-    "health_server", "metrics", "commands", "broker_database",
+    "questions", "downlink", "parts", "data_budget", "sent_contract", "check",
+    "health_server", "mapping", "metrics", "commands", "broker_database",
     *(f"spool.{each}" for each in ("recovery", "salvage", "log", "states")),
 }  # fmt: skip
 """Modules of `edge` that only a command, a setting, the contract or an event brings into memory."""
@@ -75,7 +76,7 @@ SMALLEST = small_contract(
 )
 """As the smallest plane's (`lab.benchmarks.plane_size`)."""
 
-MOST_MODULES, MOST_LINES = 68, 14_070
+MOST_MODULES, MOST_LINES = 64, 13_990
 """Of ours, in a forwarder that nothing asks for more. They may become fewer."""
 
 
@@ -107,7 +108,7 @@ def test_a_forwarder_loads_what_its_contract_and_settings_ask_for(tmp_path: Path
     assert "eventplane_mqtt" in found
     # A dataclass without a docstring would load `inspect`, and with it `dis` and `ast`.
     assert not found & (HEAVY | {"ssl", "dis", "inspect", "ipaddress"})
-    assert not found & {"eventplane_mqtt.profile", "eventplane.interest"}
+    assert not found & {"eventplane_mqtt.profile", "eventplane.interest", "eventplane.contract.mapping"}
     assert not {each for each in found if each.startswith("parts")}
     assert not found & {f"edge.{each}" for each in ON_DEMAND}
     files = sources(ROOT, found)
@@ -123,13 +124,13 @@ def test_what_settings_ask_for_is_loaded(tmp_path: Path) -> None:
     profile.write_text("listener 1\n")
     found = modules_of_forwarder(
         tmp_path,
-        ordered(),
+        mapped(ordered(), ALARM),
         f'profile = "{profile}"\n[cloud]\nhost = "localhost"\nport = 1\nrule = "r"\nbytes_per_day = 1\n'
         f'ca = "{authority.ca}"\ncertificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
         f"[health]\nport = {free_port()}\n",
     )
-    asked = ("check", "certificate", "data_budget", "health_server")
-    assert {"ssl", "parts.discovery.broker", "eventplane.ordering"} <= found
+    asked = ("check", "data_budget", "health_server")
+    assert {"ssl", "parts.discovery.broker", "eventplane.ordering", "eventplane.contract.mapping"} <= found
     assert {f"edge.{each}" for each in asked} <= found
 
 

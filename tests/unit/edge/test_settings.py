@@ -7,7 +7,7 @@ import pytest
 from edge.errors import SettingProblem, SettingsError
 from edge.settings import OPTIONAL, TABLES, ProvisioningSettings, Settings, load_settings
 from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
-from eventplane.ranges import Range
+from eventplane.values import Range
 from eventplane_mqtt import Login
 
 COMPLETE: dict[str, Any] = {

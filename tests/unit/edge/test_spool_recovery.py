@@ -285,7 +285,7 @@ def test_damage_before_the_exchange(path: Path, monkeypatch: pytest.MonkeyPatch)
     filled(path, 20)
     marker_of(path).touch()
     with monkeypatch.context() as patched:
-        patched.setattr("edge.spool.store.finish_recovery", lambda *_: None)
+        patched.setattr("edge.spool.recovery.finish_recovery", lambda *_: None)
         with pytest.raises(SpoolCorruptError):
             Spool(path, SYSTEM)
     (recovered,) = beside(path, ".recovered-")

@@ -9,7 +9,7 @@ import pytest
 
 from edge.errors import SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING
-from edge.spool.space import KEPT_FREE_BYTES, RESERVE_BYTES
+from edge.spool.files import KEPT_FREE_BYTES, RESERVE_BYTES
 from edge.spool.store import Spool
 from edge.system import SYSTEM
 from tests.unit.edge.disks import (

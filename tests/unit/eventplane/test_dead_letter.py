@@ -9,13 +9,12 @@ import jsonschema
 import pytest
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE, ORIGINAL, Refusal, dead_letter, original_of
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.ingest import parse_frame
 from eventplane.ledger import tap_records, to_line
 from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
-from eventplane.sender import Sender
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic, receipt_topic
 from eventplane.values import MAX_TIME_MS
 from tests.plane import shipped_contract

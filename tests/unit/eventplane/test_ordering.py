@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, ContractError, Priority, contract_document
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ordering import OrderedInboxes, Stream, next_positions, position_in, positions_text
-from eventplane.sender import Sender
 from eventplane.sending import sent_again, stamp_sender
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.outbox_order import OutboxOrder

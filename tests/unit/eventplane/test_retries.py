@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Ordering, Priority
+from eventplane.contract.schedules import most_receives, schedule_of
 from eventplane.limits import MAX_RECEIVES
 from eventplane.retries import (
     DAY_S,
@@ -96,9 +97,9 @@ def test_what_is_no_schedule_is_ignored(text: str | None) -> None:
 def test_an_outage_of_an_hour_ends_nothing_that_has_no_order() -> None:
     for channel in shipped_contract().channels:
         for priority in Priority:
-            schedule = channel.retries(priority)
+            schedule = schedule_of(channel, priority)
             assert schedule.receives(DAY_S) + channel.max_receives < MAX_RECEIVES - SPARE + 50
-            assert channel.receives_at(priority) > schedule.receives(schedule.give_up_after_s)
+            assert most_receives(channel, priority) > schedule.receives(schedule.give_up_after_s)
             if channel.retention_s > 7_200 and channel.ordering is Ordering.NONE:
                 assert schedule.receives(3_600) < schedule.receives(schedule.give_up_after_s)
     assert ROUTINE.receives(3_600) < MAX_ORDER_RECEIVES

@@ -14,11 +14,10 @@ from eventplane.device_reports import (
     forwarder_source,
     router_source,
 )
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, Sender, parse_event, parse_sender, sender_in_frame, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.names import EPOCH, NOTICE, REPLY_TYPE, SEQUENCE, VERDICT
+from eventplane.names import EPOCH, NOTICE, PLANE, PLANE_CLIENT, REPLY_TYPE, SEQUENCE, VERDICT
 from eventplane.reasons import Reason
-from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
 from eventplane.sending import SendingRights, sent_again, stamp_sender, without_stamp
 from tests.small_contract import small_contract
 

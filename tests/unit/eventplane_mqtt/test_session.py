@@ -428,7 +428,7 @@ def test_where_acknowledgements_must_be_read_a_message_beyond_the_room_comes_aga
     session.acknowledge(1)
     assert session.take_bytes(1_000) == b""
     session.receive(broker.publish(b"t", b"down", 1, duplicate=True), 0.0, room=1)
-    assert session.take_messages() == [Received(LinkName.CLOUD, 2, 1, "t", b"down")]
+    assert session.take_messages() == [Received(LinkName.CLOUD, 2, 1, "t", b"down", duplicate=True)]
 
 
 def test_a_payload_beyond_the_limit_is_reported_with_its_beginning_and_size() -> None:

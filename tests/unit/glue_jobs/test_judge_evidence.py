@@ -11,8 +11,8 @@ import pytest
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import router_source, short_digest
 from eventplane.ledger import LedgerRecord, to_line
+from eventplane.names import PLANE
 from eventplane.reasons import Outcome
-from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import DeadLetterCount, HoleCount, HourCount
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.judge import judge

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from eventplane.ledger import HandoverRecord
+from eventplane.names import PLANE
 from eventplane.reader_receipts import SETTLED_BEFORE, is_asked
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
-from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import HoleCount, InboxCount, LatencyKey
 from tests.spark.small_archive import (
     ALARM,

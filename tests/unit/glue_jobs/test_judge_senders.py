@@ -15,7 +15,7 @@ from eventplane.device_reports import (
     forwarder_source,
     router_source,
 )
-from eventplane.envelope import write_event
+from eventplane.envelope import Sender, write_event
 from eventplane.ledger import Basis
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import (
@@ -25,11 +25,11 @@ from eventplane.names import (
     CANARY_SOURCE,
     MONITOR,
     NOTICE,
+    PLANE,
     REPLY_TYPE,
     VERDICT,
 )
 from eventplane.reasons import Outcome, Reason
-from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights
 from glue_jobs.delivery_audit.rules import ContractRules
 from tests.plane import shipped_contract

@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import boto3
 import duckdb
@@ -84,6 +88,32 @@ def test_the_queries_of_the_page_answer(archive: SmallArchive, tmp_path: Path) -
     ]
     assert session.sql(losses).fetchall() == [(date.fromisoformat(DAY), "router", 1)]
     assert session.sql(devices).fetchall() == [("home-1", "partly", 2, 0), ("home-2", "partly", 1, 0)]
+
+
+def test_the_notebook_shows_what_was_audited(archive: SmallArchive, tmp_path: Path) -> None:
+    """Its cells run in their order; a table without a row is an empty plot."""
+    archive.send(time="2026-03-01T11:59:58Z")
+    archive.accept(archive.event(home="home-2"), "home-2")
+    for _ in range(7):
+        archive.event()  # it never comes to the tap
+    stated = {"destination": "device.outbox", "first": 1, "last": 8, "count": 8, "digest": "0" * 32}
+    manifest = {"epoch": archive.epoch_of("home-1"), "statements": [stated]}
+    archive.send(MANIFEST, source=forwarder_source("home-1"), data=manifest)
+    audited(MemoryObjects(archive.bodies()), FolderObjects(tmp_path), is_listed=True)
+    notebook = Path(__file__).parents[3] / "examples/audit_notebook.py"
+    page = subprocess.check_output([sys.executable, notebook, tmp_path], text=True).strip()
+    pictures = re.findall(r"<svg.*?</svg>", Path(page).read_text())
+    drawn = (ElementTree.fromstring(each) for each in pictures)  # noqa: S314 - our own
+    texts = ([each.text for each in picture.findall("{*}text")] for picture in drawn)
+    latency, losses, coverage, worst = texts
+    assert latency[2:4] == ["said to cloud", "2,000 ms"]
+    assert losses[2:] == ["device_cloud", "7 ", "router", "1 "]
+    assert coverage[-2:] == [DAY, "2 + 1 + 0 "]
+    assert worst[-2:] == ["home-1", "7 + 0 + 0 "]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    subprocess.run([sys.executable, notebook, empty], check=True)
+    assert (empty / "plots.html").read_text().count("<svg") == 4
 
 
 def test_each_place_gives_one_report(archive: SmallArchive, bodies: dict[str, bytes], aws: None) -> None:

@@ -1,7 +1,7 @@
 """The verdict in one word, its reasons, its event and its revisions."""
 
 import json
-import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
 from eventplane.names import VERDICT
-from glue_jobs.delivery_audit.findings import Kind, weight_of
+from glue_jobs.delivery_audit import findings
+from glue_jobs.delivery_audit.findings import Kind
 from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.verdict import digest_of, lines, percent, revision, verdict_event, verdict_of
 from tests.plane import shipped_contract
@@ -138,15 +139,9 @@ def test_the_verdict_is_proven_only_where_everything_was_judged_and_attested(
     assert (verdict.word, verdict.reasons) == (word, reasons)
 
 
-def test_the_docs_have_each_kind_with_its_weight() -> None:
-    lines = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text("utf-8").splitlines()
-    weights = {
-        kind: weight
-        for line in lines
-        if (row := re.match(r"\| ([^|]*) \| `(broken|incomplete|allowed)` \|", line))
-        for kind, weight in ((each, row[2]) for each in re.findall(r"`(\w+)`", row[1]))
-    }
-    assert weights == {str(kind): weight_of(kind) for kind in Kind}
+def test_each_kind_has_a_text() -> None:
+    texts = tomllib.loads(Path(findings.__file__).with_suffix(".toml").read_text())
+    assert set(texts) == set(Kind)
 
 
 def test_less_than_everything_is_never_written_as_everything() -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from eventplane.dead_letter import Refusal, dead_letter, letter_id
 from eventplane.device_reports import DISCARDED
-from eventplane.envelope import Envelope, write_event
-from eventplane.sender import THE_PLANE, Sender
+from eventplane.envelope import THE_PLANE, Envelope, Sender, write_event
 from lab.control_room.tally import PATIENCE_MS, Counters, Tally
 from tests.fake_plane import CONTRACT, SENDER, alarm
 

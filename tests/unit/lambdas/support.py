@@ -13,10 +13,9 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, subscription_table
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, head_id, published
 from eventplane.contract.subscription import new_subscription
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.interest import table as interest_table
-from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eventplane.batch import pack
 from eventplane.ingest import parse_frame
+from eventplane.names import PLANE_CLIENT
 from eventplane.retries import URGENT_S
-from eventplane.sender import PLANE_CLIENT
 from eventplane.topics import urgent_rule
 from lambdas.archive import ingest_errors as handler
 from lambdas.archive.ingest_errors import (

@@ -8,10 +8,9 @@ import pytest
 from edge.uplink import PROBE
 from eventplane.batch import pack
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import pack_texts, parse_event
+from eventplane.envelope import Sender, pack_texts, parse_event
 from eventplane.ingest import OPERATOR
 from eventplane.limits import MAX_HOPS
-from eventplane.sender import Sender
 from eventplane.sending import without_stamp
 from eventplane.values import timestamp_of_ms
 from tests.golden_digests import DIGESTS, SHORT

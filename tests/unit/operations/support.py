@@ -17,10 +17,9 @@ from eventplane import resource_names
 from eventplane.attributes import AttributeValue
 from eventplane.dead_letter import Refusal, dead_letter, letter_id, reason_in
 from eventplane.device_reports import HEARTBEAT, MANIFEST
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_event, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
 from eventplane.reasons import Outcome
-from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import to_message
 
 ENVIRONMENT = "test"

@@ -10,11 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane import resource_names
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.ingest import parse_frame
 from eventplane.ledger import parse_ledger_text
 from eventplane.reasons import Outcome
-from eventplane.sender import Sender
 from eventplane.sqs_binding import REDRIVEN, ROUTE, hint_of, redrive_in
 from eventplane_client.ports import digest
 from operations.dead_letters import move_all

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from eventplane.contract import Contract
 from eventplane.resource_names import OWNER
 from operations.command_line import Parser, tree
 from operations.completion import words
 from tests.fakes.aws import FakeAws
+from tests.mapped import mapped
 from tests.unit.operations.support import Plane, Run
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +36,9 @@ FILE = "FILE"
 CONTRACT = "CONTRACT"
 """Stands for a file with a contract."""
 
+MAPPED = "MAPPED"
+"""Stands for a file with a contract that has mappings."""
+
 COMMANDS: dict[str, tuple[str, ...]] = {
     "audit list": (),
     "audit run": (),
@@ -50,6 +55,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contract diff": (CONTRACT,),
     "contract explain": (FILE,),
     "contract floor": (CONTRACT,),
+    "contract map": ("tele/plug/SENSOR", FILE, "--contract", MAPPED),
     "contract prove": (),
     "contract publish": (),
     "contract rehearse": (CONTRACT,),
@@ -125,11 +131,13 @@ def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def files(tmp_path: Path, deployed: Path) -> dict[str, Path]:
-    """The files that stand for `FILE` and `CONTRACT`."""
-    file = tmp_path / "event.json"
+def files(tmp_path: Path, deployed: Path, contract: Contract) -> dict[str, Path]:
+    """The files that stand for `FILE`, `CONTRACT` and `MAPPED`."""
+    file, mapping = tmp_path / "event.json", tmp_path / "mapped.json"
     file.write_text(json.dumps(EVENT))
-    return {FILE: file, CONTRACT: deployed}
+    changes = {"mappings/sensor/when": {"/type": EVENT["type"]}}
+    mapping.write_bytes(mapped(contract, "org.eventplane.alarm.keyword.v1", changes).canonical)
+    return {FILE: file, CONTRACT: deployed, MAPPED: mapping}
 
 
 def line(name: str, files: dict[str, Path]) -> list[str]:

@@ -9,10 +9,9 @@ from typing import Any, cast
 import pytest
 
 from eventplane.batch import pack
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, Sender
 from eventplane.ingest import IngestFrame, frame_text, parse_frame
 from eventplane.limits import MAX_SQS_ATTRIBUTES
-from eventplane.sender import Sender
 from eventplane.sqs_binding import REDRIVEN, to_message
 from operations.dead_letters_command import letter_document, letter_text
 from operations.letters import Letter, read_letter

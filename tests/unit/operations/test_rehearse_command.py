@@ -14,8 +14,8 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, to_line
+from eventplane.names import PLANE
 from eventplane.reasons import REPLAY, Outcome
-from eventplane.sender import PLANE
 from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.expect import attributes_of, expected_routes

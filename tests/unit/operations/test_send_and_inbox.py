@@ -11,10 +11,9 @@ import boto3
 import pytest
 
 from eventplane.contract.publication import CONTRACTS_TABLE, KEY
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.reader_receipts import read_receipt
 from eventplane.resource_names import resource_name
-from eventplane.sender import Sender
 from lab.ports import free_port
 from operations import send_command
 from tests.dynamodb import create_table

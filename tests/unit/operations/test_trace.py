@@ -17,10 +17,9 @@ from eventplane.contract import Contract, Downlink
 from eventplane.dead_letter import letter_id
 from eventplane.device_reports import ACKNOWLEDGED
 from eventplane.downlink.device import Acknowledgement, AckStatus, to_data
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
-from eventplane.sender import Sender
 from eventplane.trace_context import context_of
 from operations.archive import Days
 from operations.command import DONE, END_UNKNOWN, FAILED

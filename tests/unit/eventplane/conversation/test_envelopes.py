@@ -20,11 +20,10 @@ from eventplane.conversation.messages import (
     write_request,
 )
 from eventplane.downlink.addressing import addressed
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.hops import sent_on
 from eventplane.limits import MAX_REPLY_BYTES
-from eventplane.sender import Sender
 from tests.unit.eventplane.conversation.worlds import ask
 
 NOW, DEADLINE = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"

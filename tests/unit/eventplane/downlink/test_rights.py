@@ -8,9 +8,8 @@ from eventplane.contract import Downlink
 from eventplane.device_reports import CONTRACT_KEYS, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.reasons import Reason
-from eventplane.sender import Sender
 from tests.small_contract import small_contract
 
 TELL, OTHER = "tell", "other"
