@@ -109,9 +109,11 @@ def _simulate(options: argparse.Namespace) -> int:
     from parts.simulate.run import run_homes
 
     plan = _plan(options)
+    # A page that cannot be written is known before an hour of work.
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.open("a").close()
     homes = run_homes(plan, options.homes, options.processes or _processors(), Progress().tell)
     found = document(plan, homes, CloudStage(plan, homes).run())
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(page(found), "utf-8")
     present(options, found, f"{text(found)}\n\n{options.output}")
     return FAILED if found["alarms"]["lost"] else DONE
@@ -130,14 +132,9 @@ def _plan(options: argparse.Namespace) -> Plan:
         raise ChoiceError(f"--spool {options.spool} is too small for a forwarder; give {_LEAST_BYTES}")
     contract = contract_of(options)
     settings = {} if options.spool is None else {"spool_capacity_bytes": options.spool}
-    return Plan(
-        contract,
-        read_traffic(options.traffic, contract),
-        read_weather(options.weather, contract),
-        options.days,
-        options.seed,
-        settings,
-    )
+    traffic = read_traffic(options.traffic, contract)
+    weather = read_weather(options.weather, contract, [each.type for each in traffic])
+    return Plan(contract, traffic, weather, options.days, options.seed, settings)
 
 
 def _processors() -> int:

@@ -8,7 +8,7 @@ from eventplane.errors import EventPlaneError
 
 
 class InputError(EventPlaneError):
-    """The `place` in `file`, of traffic or weather, is wrong."""
+    """What `file`, of traffic or weather, says at `place` is wrong."""
 
     file: str
     place: str

@@ -66,10 +66,13 @@ class Plan:
         """The time between two points of a curve, seconds."""
         return self.ends_s / BUCKETS
 
-    @property
-    def expected(self) -> float:
-        """The events of a home that are to be expected, without floods."""
-        return self.days * sum(each.per_day for each in self.traffic)
+    def expected(self, thing: str) -> float:
+        """Return how many events of a home are to be expected."""
+        events = self.days * sum(each.per_day for each in self.traffic)
+        for flood, windows in self.weather.of("flood", self.seed, thing, self.ends_s):
+            lasts_s = sum(min(until_s, self.ends_s) - begins_s for begins_s, until_s in windows)
+            events += lasts_s / MINUTE_S * flood.events_per_minute
+        return events
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import fields
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from signal import SIG_IGN, SIGINT, signal
 from typing import Any, Final
 
 from eventplane.contract import load_compiled
@@ -31,7 +32,7 @@ def run_homes(plan: Plan, homes: int, processes: int, told: Told = lambda _: Non
 
     Raises `TooManyEventsError`, `SimulationError`.
     """
-    if (events := homes * plan.expected) > MOST_EVENTS:
+    if (events := sum(plan.expected(f"home-{number}") for number in range(1, homes + 1))) > MOST_EVENTS:
         raise TooManyEventsError(events, MOST_EVENTS)
     if min(processes, homes) <= 1:
         return [
@@ -56,13 +57,16 @@ def run_homes(plan: Plan, homes: int, processes: int, told: Told = lambda _: Non
             return [each.result() for each in works]
         except BrokenProcessPool as error:
             raise SimulationError from error
-        finally:
-            for each in works:
-                each.cancel()
+        except BaseException:
+            # Who interrupts it does not want to wait for the homes that are in work.
+            for child in active_children():
+                child.terminate()
+            raise
 
 
 def _begin(shares: Sequence[float], contract: bytes, more: Mapping[str, Any]) -> None:
     global _at_hand
+    signal(SIGINT, SIG_IGN)  # the process that waits for this one ends it
     _at_hand = Plan(load_compiled(contract, "the contract"), **more), shares
 
 

@@ -17,7 +17,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import SendingRights
 from parts.simulate.draws import Draws
-from parts.simulate.toml_table import Table, read_table
+from parts.simulate.toml_table import Table, bounded, read_table
 
 HOUR_S: Final = 3_600.0
 DAY_H: Final = 24
@@ -26,8 +26,6 @@ MOST_PER_HOUR: Final = 360_000.0
 
 BYTES: Final = 200
 """Of data, where the file says nothing. Assumed: a reading with its unit and time."""
-
-_KEYS: Final = ("sender", "per_hour", "bytes", "data", "attributes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +63,23 @@ class Flow:
 
 def read_traffic(path: Path, contract: Contract) -> tuple[Flow, ...]:
     """Return the traffic of a file, checked against `contract`. Raises `InputError`, `OSError`."""
-    top = read_table(path)
-    types = top.table("types")
-    top.finish(("types",))
-    return tuple(_flow(name, table, contract) for name, table in types.tables())
+    top = read_table(str(path), bounded(path))
+    types = top.section("types")
+    top.finish()
+    return tuple(_flow(name, types.section(name), contract) for name in types.members)
 
 
 def _flow(type: str, table: Table, contract: Contract) -> Flow:
     if type not in contract.event_types and not _senders(type, contract):
         known = sorted({*contract.event_types} - PLANE_TYPES)
-        table.fail(
+        table.fault(
             "", "the contract has no such type", f"use one of {', '.join(known) or 'none: it has none'}"
         )
-    rate = table.take("per_hour")
+    rate = table.raw("per_hour")
     rates = rate if isinstance(rate, list) else [rate] * DAY_H
     if rate is None or len(rates) != DAY_H:
         remedy = "give the events an hour of one home, or 24 numbers, for the hours of the day (UTC)"
-        table.fail(
+        table.fault(
             "per_hour", f"there are {len(rates)} numbers" if rate is not None else "it is missing", remedy
         )
     flow = Flow(
@@ -89,16 +87,16 @@ def _flow(type: str, table: Table, contract: Contract) -> Flow:
         _sender(type, table, contract),
         tuple(table.checked("per_hour", each, 0, MOST_PER_HOUR) for each in rates),
         round(table.number("bytes", 0, MAX_SENT_EVENT_BYTES, BYTES)),
-        table.take("data"),
-        table.take("attributes", {}),
+        table.raw("data"),
+        table.raw("attributes") or {},
     )
-    table.finish(_KEYS)
+    table.finish()
     try:
         size = flow.event("h" * 32, 10**9).bytes
     except (EnvelopeError, TypeError, ValueError, AttributeError) as error:
-        table.fail("", f"it makes no event: {error}", "correct its `data` and `attributes`")
+        table.fault("", f"it makes no event: {error}", "correct its `data` and `attributes`")
     if size > MAX_SENT_EVENT_BYTES:
-        table.fail("", f"its events have {size} bytes", f"send at most {MAX_SENT_EVENT_BYTES}")
+        table.fault("", f"its events have {size} bytes", f"send at most {MAX_SENT_EVENT_BYTES}")
     return flow
 
 
@@ -106,13 +104,15 @@ def _sender(type: str, table: Table, contract: Contract) -> str:
     may = _senders(type, contract)
     if not may:
         remedy = "leave it out: what cloud services and the forwarder send is not traffic of homes"
-        table.fail("", "no service of a device may send it", remedy)
-    sender = table.text("sender", may[0] if len(may) == 1 else "")
-    if not sender:
-        table.fail("sender", "several services may send it", f"name one of {', '.join(may)}")
+        table.fault("", "no service of a device may send it", remedy)
+    sender = table.text("sender", may[0] if len(may) == 1 else "several")
+    if sender == "several":
+        table.fault("sender", "several services may send it", f"name one of {', '.join(may)}")
     participant = contract.participants.get(sender)
     if participant is None or participant.kind is not ParticipantKind.DEVICE_SERVICE:
-        table.fail("sender", f"the contract has no service {sender!r} on devices", f"name {' or '.join(may)}")
+        table.fault(
+            "sender", f"the contract has no service {sender!r} on devices", f"name {' or '.join(may)}"
+        )
     return sender
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -12,7 +12,7 @@ from eventplane.contract import Contract, ParticipantKind
 from parts.simulate.draws import draws
 from parts.simulate.errors import UnknownWeatherError
 from parts.simulate.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
-from parts.simulate.toml_table import Table, parse_table, read_table
+from parts.simulate.toml_table import Table, bounded, read_table
 from parts.simulate.traffic import HOUR_S, MOST_PER_HOUR
 
 MINUTE_S: Final = 60.0
@@ -43,14 +43,6 @@ KINDS: Final = {**AT_HOME, **IN_CLOUD}
 
 Window = tuple[float, float]
 """From when, and until when, seconds."""
-
-_KEYS: Final = ("what", "source", "every_h", "at_h", "minutes", "homes_percent")
-_OWN: Final = {
-    "slow": ("bytes_per_s", "delay_ms"),
-    "flood": ("events_per_minute", "type"),
-    "reader_fails": ("reader",),
-    "reader_stops": ("reader",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,48 +123,52 @@ def weather_file(name: str) -> Path:
     return INSTALLED / f"{name}.toml"
 
 
-def read_weather(named: str, contract: Contract) -> Weather:
-    """Return the weather of a file, or an installed one.
+def read_weather(named: str, contract: Contract, types: Collection[str] = ()) -> Weather:
+    """Return the weather of a file, or an installed one; floods are of the `types` of the traffic.
 
     Raises `InputError`, `UnknownWeatherError`, `OSError`.
     """
     is_file = Path(named).suffix == ".toml" or Path(named).exists()
-    top = read_table(Path(named)) if is_file else parse_table(named, weather_file(named).read_bytes())
-    entries = top.take("happens", [])
+    top = read_table(named, bounded(Path(named) if is_file else weather_file(named)))
+    entries = top.raw("happens") or []
     if not isinstance(entries, list):
-        top.fail("happens", "it is no list of tables", "write [[happens]] above each entry")
+        top.fault("happens", "it is no list of tables", "write [[happens]] above each entry")
     tables = [Table(named, f"happens[{at}]", each) for at, each in enumerate(entries)]
-    weather = Weather(named, top.text("description"), tuple(_happening(each, contract) for each in tables))
-    top.finish(("description", "happens"))
+    weather = Weather(
+        named, top.text("description"), tuple(_happening(each, contract, types) for each in tables)
+    )
+    top.finish()
     return weather
 
 
-def _happening(table: Table, contract: Contract) -> Happening:
+def _happening(table: Table, contract: Contract, types: Collection[str]) -> Happening:
     what = table.text("what")
     if what not in KINDS:
-        table.fail("what", f"{what!r} is not known", f"write one of {', '.join(KINDS)}")
+        table.fault("what", f"{what!r} is not known", f"write one of {', '.join(KINDS)}")
     source = table.text("source")
-    every_h = table.number("every_h", 0.01, _LONGEST_H) if table.has("every_h") else None
+    every_h = table.number("every_h", 0.01, _LONGEST_H) if "every_h" in table.members else None
     at_h = tuple(table.numbers("at_h", 0, _LONGEST_H))
     if (every_h is None) is (not at_h) or len(at_h) > _MOST:
         remedy = (
             f"give either hours between two of them, or up to {_MOST:,} hours of the simulation in a list"
         )
-        table.fail("every_h", "it or `at_h` says when this happens, and one of them only", remedy)
+        table.fault("every_h", "it or `at_h` says when this happens, and one of them only", remedy)
     more: dict[str, float | str] = {}
     if what == "slow":
         more["bytes_per_s"] = table.number("bytes_per_s", 1, 1e9, SLOW_BYTES_PER_S)
         more["delay_s"] = table.number("delay_ms", 1, 600_000, CLOUD_DELAY_S * 1_000) / 1_000
     elif what == "flood":
         more["events_per_minute"] = table.number("events_per_minute", 0, MOST_PER_HOUR / 60)
-        more["type"] = table.text("type", "")
+        more["type"] = type = str(table.raw("type") or "")
+        if type and type not in types:
+            table.fault("type", f"the traffic has no {type!r}", "name a type of the traffic file, or none")
     elif what in ("reader_fails", "reader_stops"):
-        more["reader"] = reader = table.text("reader", "")
+        more["reader"] = reader = str(table.raw("reader") or "")
         readers = [
             each.name for each in contract.participants.values() if each.kind is ParticipantKind.CLOUD_SERVICE
         ]
         if reader and reader not in readers:
-            table.fail(
+            table.fault(
                 "reader", f"the contract has no cloud service {reader!r}", f"use one of {', '.join(readers)}"
             )
     found = Happening(
@@ -185,6 +181,6 @@ def _happening(table: Table, contract: Contract) -> Happening:
         **more,  # type: ignore[arg-type]
     )
     if what in IN_CLOUD and found.homes_percent < WHOLE:
-        table.fail("homes_percent", "this happens in the cloud, for all homes", "leave it out")
-    table.finish((*_KEYS, *_OWN.get(what, ())))
+        table.fault("homes_percent", "this happens in the cloud, for all homes", "leave it out")
+    table.finish()
     return found

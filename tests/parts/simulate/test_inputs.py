@@ -54,8 +54,8 @@ def test_data_and_attributes_are_sent(tmp_path: Path) -> None:
 
 WRONG_TRAFFIC = {
     "[types": ("the file", "no TOML"),
-    "x = 1": ("x", "means nothing"),
-    "types = 3": ("types", "no table"),
+    "x = 1": ("x", "unknown"),
+    "types = 3": ("types", "not a mapping"),
     '[types."org.example.none.v1"]\nper_hour = 1': ("org.example.none.v1", "no such type"),
     '[types."org.eventplane.home.message.v1"]\nper_hour = 1': ("home.message", "no service of a device"),
     '[types."org.eventplane.device.heartbeat.v1"]\nper_hour = 1': ("heartbeat", "no service of a device"),
@@ -69,10 +69,10 @@ WRONG_TRAFFIC = {
     f'[types."{MOTION}"]\nper_hour = 1\nbytes = 1e9': ("bytes", "no number"),
     f'[types."{MOTION}"]\nper_hour = 1\nbytes = 97280': (MOTION, "97"),
     f'[types."{MOTION}"]\nper_hour = 1\nsender = "carers"': ("sender", "no service 'carers'"),
-    f'[types."{MOTION}"]\nper_hour = 1\nsender = 3': ("sender", "no text"),
+    f'[types."{MOTION}"]\nper_hour = 1\nsender = 3': ("sender", "not a text"),
     f'[types."{MOTION}"]\nper_hour = 1\nattributes = 3': (MOTION, "no event"),
     f'[types."{MOTION}"]\nper_hour = 1\nattributes = {{Time = "x"}}': (MOTION, "no event"),
-    f'[types."{MOTION}"]\nper_hour = 1\nrate = 2': ("rate", "means nothing"),
+    f'[types."{MOTION}"]\nper_hour = 1\nrate = 2': ("rate", "unknown"),
     "#" * (MOST_BYTES + 1): ("the file", "larger"),
 }
 
@@ -90,9 +90,9 @@ def test_wrong_traffic_is_refused(tmp_path: Path, text: str) -> None:
 
 WRONG_WEATHER = {
     'what = "hail"\nsource = "x"\nat_h = [1]\nminutes = 1': ("happens[0].what", "'hail' is not known"),
-    'source = "x"': ("what", "missing"),
-    'what = "offline"\nat_h = [1]\nminutes = 1': ("source", "missing"),
-    'what = "offline"\nsource = " "\nat_h = [1]\nminutes = 1': ("source", "missing"),
+    'source = "x"': ("what", "not a text"),
+    'what = "offline"\nat_h = [1]\nminutes = 1': ("source", "not a text"),
+    'what = "offline"\nsource = " "\nat_h = [1]\nminutes = 1': ("source", "not a text"),
     'what = "offline"\nsource = "x"\nminutes = 1': ("every_h", "one of them only"),
     f"{HAPPENS}\nat_h = [1]": ("every_h", "one of them only"),
     'what = "offline"\nsource = "x"\nat_h = [-1]\nminutes = 1': ("at_h", "-1 is no number"),
@@ -101,12 +101,16 @@ WRONG_WEATHER = {
     'what = "offline"\nsource = "x"\nat_h = [1]': ("minutes", "missing"),
     'what = "offline"\nsource = "x"\nat_h = [1]\nminutes = nan': ("minutes", "nan is no number"),
     f"{HAPPENS}\nhomes_percent = 101": ("homes_percent", "101 is no number"),
-    f"{HAPPENS}\nreader = 'carers'": ("reader", "means nothing"),
+    f"{HAPPENS}\nreader = 'carers'": ("reader", "unknown"),
     'what = "region_down"\nsource = "x"\nat_h = [1]\nminutes = 1\nhomes_percent = 5': (
         "homes_percent",
         "cloud",
     ),
     'what = "reader_fails"\nsource = "x"\nat_h = [1]\nminutes = 1\nreader = "nobody"': ("reader", "no cloud"),
+    'what = "flood"\nsource = "x"\nat_h = [1]\nminutes = 1\nevents_per_minute = 9\ntype = "a.b"': (
+        "type",
+        "no 'a.b'",
+    ),
     'what = "slow"\nsource = "x"\nat_h = [1]\nminutes = 1\nbytes_per_s = 0': ("bytes_per_s", "no number"),
 }
 

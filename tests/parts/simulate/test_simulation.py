@@ -227,6 +227,12 @@ def test_too_much_is_refused() -> None:
         run_homes(plan(traffic=(Flow(MOTION, "activity-service", (1e5,) * DAY_H),), hours=240), 1_000, 1)
 
 
+def test_floods_count() -> None:
+    flood = happening("flood", 0.0, inf, events_per_minute=6_000.0)
+    with pytest.raises(TooManyEventsError, match=r"some 86,4\d\d,\d\d\d events"):
+        run_homes(plan(flood, hours=24), 10, 1)
+
+
 def test_a_process_that_ends_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parts.simulate.run._run", _end)
     with pytest.raises(SimulationError, match="--processes 1"):
@@ -319,6 +325,7 @@ WRONG_WORDS = {
     ("--weather", "hail"): (1, "'hail'"),
     ("--weather", "gone.toml"): (1, "gone.toml"),
     ("--traffic", "gone.toml"): (1, "gone.toml"),
+    ("--output", "/dev/null/page.html"): (1, "/dev/null"),
     ("--show", "hail"): (1, "'hail'"),
     ("--learn", "archive"): (2, "--date DAY"),
     ("--learn", "gone", "--date", "2026-03-01"): (1, "no archive at gone"),
