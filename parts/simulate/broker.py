@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -345,6 +346,7 @@ class ModelLink:
                 self._broker.offer(kept, replace(message, qos=min(kept.filters[found], message.qos)))
 
 
+@lru_cache(maxsize=4_096)  # a home has few topics
 def matches(name: str, topic: str) -> bool:
     """Return whether a topic filter takes a topic (MQTT 3.1.1, 4.7)."""
     wanted, found = name.split("/"), topic.split("/")
