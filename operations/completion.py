@@ -32,7 +32,7 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 def words(parser: Parser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Return what can follow each `path` of nouns and verbs: sub-commands, choices and options."""
+    """Return what can follow each `path` of nouns and verbs, and each option that takes one of few words."""
     parser.complete()
     found: list[str] = []
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
@@ -43,14 +43,20 @@ def words(parser: Parser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
                 yield from words(inner, (*path, name))
         elif action.choices is not None and not action.option_strings:
             found += map(str, action.choices)
+        elif action.choices is not None:
+            yield (*path, action.option_strings[-1]), [*map(str, action.choices)]
     yield path, found
 
 
 def _bash(known: Mapping[tuple[str, ...], list[str]]) -> str:
-    cases = "\n".join(
-        f'    "{" ".join(path)}") words="{" ".join(found)}" ;;' for path, found in known.items()
-    )
-    nouns = "|".join(sorted({" ".join(path) for path in known if path}))
+    def cases(is_option: bool) -> str:
+        return "\n".join(
+            f'    "{" ".join(path)}") words="{" ".join(found)}" ;;'
+            for path, found in known.items()
+            if _ends_with_option(path) is is_option
+        )
+
+    nouns = "|".join(sorted({" ".join(path) for path in known if path and not _ends_with_option(path)}))
     return f"""_eventplane() {{
   local at path="" words="" word="${{COMP_WORDS[COMP_CWORD]}}"
   for ((at = 1; at < COMP_CWORD; at++)); do
@@ -59,11 +65,18 @@ def _bash(known: Mapping[tuple[str, ...], list[str]]) -> str:
     esac
   done
   case "$path" in
-{cases}
+{cases(False)}
+  esac
+  case "${{path:+$path }}${{COMP_WORDS[COMP_CWORD - 1]}}" in
+{cases(True)}
   esac
   COMPREPLY=($(compgen -W "$words" -- "$word"))
 }}
 complete -o default -F _eventplane eventplane"""
+
+
+def _ends_with_option(path: tuple[str, ...]) -> bool:
+    return bool(path) and path[-1].startswith("-")
 
 
 def _quoted(alternatives: str) -> str:
@@ -74,6 +87,10 @@ def _fish(known: Mapping[tuple[str, ...], list[str]]) -> str:
     lines = ["complete -c eventplane -e"]
     inner = {path[0]: found for path, found in known.items() if len(path) == 1}
     for path, found in known.items():
+        if _ends_with_option(path):
+            seen = "; and ".join(f"__fish_seen_subcommand_from {each}" for each in path[:-1])
+            lines.append(f"complete -c eventplane -n '{seen}' -l {path[-1][2:]} -x -a '{' '.join(found)}'")
+            continue
         condition = "__fish_use_subcommand" if not path else f"__fish_seen_subcommand_from {path[0]}"
         if len(path) == 2:
             condition += f"; and __fish_seen_subcommand_from {path[1]}"

@@ -152,7 +152,7 @@ def is_one_line(err: str) -> bool:
 
 @cache
 def known_words() -> dict[str, list[str]]:
-    return {" ".join(path): found for path, found in words(tree())}
+    return {" ".join(path): found for path, found in words(tree()) if not path or path[-1][0] != "-"}
 
 
 def test_the_list_has_every_command() -> None:
@@ -348,6 +348,8 @@ TYPED = {
     "eventplane contract diff --contr": "--contract",
     "eventplane --env dev dead-letters red": "redrive",
     "eventplane completion z": "zsh",
+    "eventplane new participant laundry --kind cl": "cloud-service",
+    "eventplane new participant laundry --kind cloud-service --descr": "--description",
 }
 
 
