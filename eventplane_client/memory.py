@@ -116,6 +116,7 @@ class MemoryPlane:
         }
         for name, value in numbers.items():
             check_number(name, value, RANGES[name])
+        self._check: PayloadCheck | None = None
         self.enforce(contract)
         self.visibility_s = visibility_s
         self.max_receives = max_receives
@@ -175,12 +176,12 @@ class MemoryPlane:
     def enforce(self, contract: Contract | None, check: PayloadCheck | None = None) -> None:
         """From now on participants have the rights and routes of `contract` (None: all rights, no routes).
 
-        The cloud's side checks payloads with `check`. Channels have none of their settings, and there is one
-        device, without a name.
+        The cloud's side checks payloads with `check`, from then on with each contract. Channels have none of
+        their settings, and there is one device, without a name.
         """
         self._contract = contract
         self._rights = SendingRights(contract) if contract else None
-        self._check = check
+        self._check = check or self._check
 
     def put(self, event: Envelope, participant: str) -> None:
         """Send what lies in the outbox of `participant`.

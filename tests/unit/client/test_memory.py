@@ -111,6 +111,16 @@ class TestRoutes:
         reasons = [each.attributes.get("deadletterreason") for each in plane.events]
         assert reasons == [None, "payload_invalid", None, "payload_invalid", None]
 
+    def test_a_client_that_names_the_contract_keeps_the_check(self, tmp_path: Path) -> None:
+        file = tmp_path / "contract.json"
+        file.write_bytes(PLANE.canonical)
+        memory_plane("checked").enforce(PLANE, lambda *_: Refusal("payload_invalid", "it is"))
+        with (
+            connect("memory:checked", "desk", contract=str(file)) as desk,
+            pytest.raises(RefusedError, match="payload_invalid"),
+        ):
+            desk.put(event("1", type="open"))
+
     def test_a_reader_needs_no_subscription_of_its_own(self) -> None:
         plane = MemoryPlane(contract=PLANE)
         with client(plane, "button") as button, client(plane, "chime") as chime, chime.subscribe() as inbox:
