@@ -19,7 +19,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from lab.tools.device_image import OUTPUT, PACKAGING, VERSION, build, read_arguments, with_fixed_bytecode  # noqa: E402
+from lab.tools.device_image import (  # noqa: E402
+    OUTPUT,
+    PACKAGING,
+    VERSION,
+    build,
+    read_arguments,
+    units,
+    with_fixed_bytecode,
+)
 
 DEBIAN = PACKAGING / "debian"
 NAME = "eventplane-forwarder"
@@ -28,14 +36,6 @@ DOC = f"usr/share/doc/{NAME}"
 
 SET_BY_DEBIAN = ("persistence_location",)
 """Settings that Debian's mosquitto.conf has; Mosquitto refuses to start when a text is set twice."""
-
-
-UNIT_OF_PART = {
-    "discovery": "eventplane-announcement.",
-    "provisioning": "eventplane-provisioning.",
-    "telemetry": "eventplane-telemetry.",
-}
-"""How the units begin that a build without the part leaves out."""
 
 
 class File(NamedTuple):
@@ -48,7 +48,6 @@ class File(NamedTuple):
 
 def files(program: bytes, without: Collection[str] = ()) -> dict[str, File]:
     """Return what the package installs: path without the leading slash -> file."""
-    left_out = tuple(UNIT_OF_PART[part] for part in without if part in UNIT_OF_PART)
     installed = {
         PROGRAM: File(program, 0o755),
         f"usr/bin/{NAME}": File(target=f"../{PROGRAM.removeprefix('usr/')}"),
@@ -61,9 +60,8 @@ def files(program: bytes, without: Collection[str] = ()) -> dict[str, File]:
         f"{DOC}/copyright": File(_read("debian/copyright")),
         f"{DOC}/changelog.gz": File(gzip.compress(_read("debian/changelog"), mtime=0)),
     }
-    for unit in PACKAGING.glob("eventplane-*"):
-        if not unit.name.startswith(left_out):
-            installed[f"usr/lib/systemd/system/{unit.name}"] = File(unit.read_bytes())
+    for unit in units(without):
+        installed[f"usr/lib/systemd/system/{unit.name}"] = File(unit.read_bytes())
     return dict(sorted(installed.items()))
 
 

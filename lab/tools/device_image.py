@@ -48,6 +48,12 @@ def device_closure(without: Collection[str] = ()) -> Closure:
     return closure([ROOT], PROGRAM, *(place(each, "device") for each in PARTS if each not in without))
 
 
+def units(without: Collection[str] = ()) -> list[Path]:
+    """Return systemd's units: the forwarder's, and those of its parts except `without`."""
+    folders = [PACKAGING, *(ROOT / "parts" / each for each in PARTS if each not in without)]
+    return sorted(unit for each in folders for unit in each.glob("eventplane-*"))
+
+
 def build(output: Path, revision: str, without: Collection[str] = ()) -> dict[str, object]:
     """Write the artifact, except the parts `without`, and return its manifest."""
     found = device_closure(without)

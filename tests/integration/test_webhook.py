@@ -1,6 +1,5 @@
 """From a device to the rescue service's HTTPS endpoint: rule, router, inbox, webhook function, TLS."""
 
-import runpy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +10,14 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from lab.certificates import Authority
-from lab.deploy import ROOT
 from lab.plane import Plane, with_variables
 from lab.things import Thing
 from parts.webhooks.endpoint_state import ENDPOINT, EndpointState
+from parts.webhooks.receiver import is_genuine
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
 from tests.integration.cloud import HOOKED, RESCUE, SECONDS, Archive, Inboxes
 from tests.integration.mqtt import TestClient
-
-is_genuine = runpy.run_path(str(ROOT / "examples" / "verify_webhook.py"))["is_genuine"]
 
 
 @dataclass

@@ -46,6 +46,7 @@ WIRING = {
     "parts/simulate/run.py": "waits for processes; each home's result depends on the seed alone",
     "eventplane_client/aio.py": "is the client for programs on asyncio",
     "eventplane_client/mqtt_loop.py": "has the threads of a real connection and of callbacks",
+    "parts/webhooks/receiver.py": "is a program of its own, which receivers begin with",
     "parts/webhooks/endpoint.py": "has a real socket, which a timer cuts",
     "lambdas/common/metrics.py": "has a mutex around the library's global, and awaits nothing in it",
     "lambdas/router/cpu_limit.py": "asks which thread gets signals",

@@ -14,9 +14,9 @@ from lab.histories.oracles import (
     kept,
     keys,
     late,
+    noticed,
     once,
     posted,
-    presence,
     replayed,
     subscribed,
 )
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["OracleFinding", "judged"]
 
 _ALL = (
-    *(delivered, once, in_order, kept, down, late, presence, bounded, subscribed, posted, replayed),
+    *(delivered, once, in_order, kept, down, late, noticed, bounded, subscribed, posted, replayed),
     *(audited, accounted, keys),
 )
 

@@ -1,5 +1,5 @@
-"""The programs in examples/ work. call_for_help.py and verify_webhook.py have tests of their own besides:
-in the cloud, in a home, and with the plane's webhooks."""
+"""The programs in examples/ work, and the receiver of webhooks. call_for_help.py has more tests, in the cloud
+and in a home."""
 
 import base64
 import http.client
@@ -42,11 +42,12 @@ KEY = base64.b64encode(b"k" * 32).decode()
 
 @pytest.fixture
 def start(supervisor: Supervisor, tmp_path: Path) -> Callable[..., Child]:
-    """Starts an example as a process with the variables given, beside those of this process."""
+    """Starts an example, or another program, as a process with the variables given, beside its own."""
 
     def start(name: str, **variables: str) -> Child:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path), **variables}
-        return supervisor.start(name, [sys.executable, str(EXAMPLES / f"{name}.py")], env=environment)
+        program = EXAMPLES / f"{name}.py"
+        return supervisor.start(program.stem, [sys.executable, str(program)], env=environment)
 
     return start
 
@@ -186,7 +187,7 @@ def test_the_receiver_stores_once(start: Callable[..., Child], tmp_path: Path, i
     both = tmp_path / "both.pem"
     both.write_bytes(identity.certificate.read_bytes() + identity.key.read_bytes())
     receiver = start(
-        "webhook_receiver",
+        "../parts/webhooks/receiver",
         KEYS=KEY,
         RECEIVED=str(tmp_path / "received.db"),
         PORT="0",

@@ -17,13 +17,14 @@ from eventplane.sqs_binding import pack
 from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
+from parts.webhooks import receiver
 from parts.webhooks import webhook as handler
 from parts.webhooks.delivery import RESERVE_MS, Posting
 from parts.webhooks.endpoint_state import BREAK_FIRST_S
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.fakes.faults import FailingClient
 from tests.parts.webhooks.conftest import KEY, SOURCE, TIMEOUT_S, Hook, alarm
-from tests.parts.webhooks.test_request import NOW_S, verify
+from tests.parts.webhooks.test_request import NOW_S
 from tests.unit.lambdas.support import (
     ALARM,
     NOW_MS,
@@ -65,7 +66,7 @@ def test_events_are_delivered_signed(hook: Hook, mode: str) -> None:
         assert request.body.decode() == event("1", ALARM).json
     else:
         assert (request.headers["ce-id"], json.loads(request.body)) == ("1", READ)
-    assert verify.is_genuine([KEY], request.headers, request.body, NOW_S)
+    assert receiver.is_genuine([KEY], request.headers, request.body, NOW_S)
     assert hook.outcomes() == [(id, "delivered", None, 204) for id in "12"]
     line = hook.cloud.lines("handovers/")[0]
     assert (line["channel"], line["type"], line["attempt"]) == (SOURCE, ALARM, 1)

@@ -15,12 +15,11 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.envelope import parse_event
 from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import queue_function
-from parts.webhooks import subscribers, wiring
+from parts.webhooks import receiver, subscribers, wiring
 from parts.webhooks.endpoint import MAX_IDLE_MS, HttpSink
 from parts.webhooks.signing import subscription_key
 from tests.endpoint import EndpointServer, answer, silence
 from tests.parts.webhooks.conftest import sink_settings
-from tests.parts.webhooks.test_request import verify
 from tests.plane import shipped_contract
 from tests.unit.lambdas.support import (
     SUBSCRIPTIONS,
@@ -88,7 +87,7 @@ def test_each_sink_gets_its_own_events_signed_with_its_own_key(table: Subscripti
         (request,) = other.received
         for route, is_own in (("other", True), ("one", False)):
             key = base64.b64encode(subscription_key(MASTER, f"carers-subscribes-{route}")).decode()
-            assert verify.is_genuine([key], request.headers, request.body) is is_own
+            assert receiver.is_genuine([key], request.headers, request.body) is is_own
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lab.tools.debian_package import DEBIAN, NAME, PROGRAM, files, write_package
-from lab.tools.device_image import PACKAGING, VERSION
+from lab.tools.device_image import VERSION, units
 
-UNITS = {each.name for each in PACKAGING.glob("eventplane-*")}
+UNITS = {each.name for each in units()}
 SCRIPTS = ("postinst", "postrm", "prerm")
 
 
@@ -60,12 +60,12 @@ def test_it_installs_every_unit_the_program_and_its_command(package: Path, tmp_p
 
 
 def test_a_build_without_a_part_has_no_unit_of_it() -> None:
-    units = {
+    installed = {
         Path(path).name
         for path in files(b"", ["discovery", "provisioning", "questions", "telemetry"])
         if "/system/" in path
     }
-    assert units == {"eventplane-forwarder.service", "eventplane.conf"}
+    assert installed == {"eventplane-forwarder.service", "eventplane.conf"}
 
 
 def test_what_an_administrator_edits_is_a_conffile(package: Path, tmp_path: Path) -> None:

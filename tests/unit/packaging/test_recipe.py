@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tools.device_image import PACKAGING, ROOT, VERSION, device_closure
+from lab.tools.device_image import PACKAGING, ROOT, VERSION, device_closure, units
 
 pytestmark = pytest.mark.long
 
@@ -82,7 +82,7 @@ def test_it_installs_files_that_exist() -> None:
         variables(text)[name].split() for name in ("SYSTEMD_SERVICE:${PN}", "EVENTPLANE_OPTIONAL_UNITS")
     )
     assert enabled == ["eventplane-forwarder.service"]
-    assert sorted([*enabled, *others]) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+    assert sorted([*enabled, *others]) == sorted(each.name for each in units())
 
 
 @pytest.mark.source("P7")
@@ -102,8 +102,8 @@ def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> 
                 body = body.replace(f"${{{each}}}", values[each])
         subprocess.run(["sh", "-e", "-u", "-c", body], check=True)
     image = tmp_path / "image"
-    units = sorted(each.name for each in (image / "usr/lib/systemd/system").iterdir())
-    assert units == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+    installed = sorted(each.name for each in (image / "usr/lib/systemd/system").iterdir())
+    assert installed == sorted(each.name for each in units())
     assert sorted(each.name for each in (image / "usr/share/eventplane").iterdir()) == [
         "forwarder.schema.json",
         "forwarder.toml",
@@ -120,5 +120,5 @@ def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> 
 def test_units_find_the_artifact_where_the_recipe_installs_it() -> None:
     installed = "${nonarch_libdir}/eventplane/eventplane-forwarder.pyz"
     assert installed in RECIPE.read_text()
-    for unit in PACKAGING.glob("*.service"):
+    for unit in [each for each in units() if each.suffix == ".service"]:
         assert installed.replace("${nonarch_libdir}", "/usr/lib") in unit.read_text()

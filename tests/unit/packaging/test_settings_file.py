@@ -11,7 +11,7 @@ import pytest
 
 from edge.errors import SettingsError
 from edge.settings import TABLES, Settings, load_settings
-from lab.tools.device_image import PACKAGING
+from lab.tools.device_image import PACKAGING, ROOT
 from lab.tools.settings_file import PACKAGED
 
 FILE = PACKAGING / "forwarder.toml"
@@ -100,6 +100,6 @@ def test_what_the_package_decides_stands_where_the_units_may_write() -> None:
     settings = tomllib.loads(FILE.read_text())
     writable = [settings["spool"], settings["cloud"]["certificate"], settings["cloud"]["key"]]
     assert {str(Path(each).parent) for each in writable} == {"/var/lib/eventplane"}
-    unit = (PACKAGING / "eventplane-provisioning.service").read_text()
+    unit = (ROOT / "parts/provisioning/eventplane-provisioning.service").read_text()
     for name in ("claim_certificate", "claim_key"):
         assert f":{PACKAGED[f'provisioning.{name}']}\n" in unit

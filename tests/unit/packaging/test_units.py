@@ -10,9 +10,9 @@ import pytest
 from edge.command_line import EX_WRONG_COMMAND_LINE
 from edge.health_server import PATIENCE_S
 from edge.spool.recovery import SALVAGE_S
-from lab.tools.device_image import PACKAGING
+from lab.tools.device_image import PACKAGING, ROOT, units
 
-UNITS = sorted([*PACKAGING.glob("*.service"), *PACKAGING.glob("*.timer")])
+UNITS = units()
 SERVICES = [each for each in UNITS if each.suffix == ".service"]
 EXPOSURE = 15
 """Highest exposure that is accepted, in tenths of systemd's scale from 0 to 10; the network is most of it."""
@@ -24,7 +24,10 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{PACKAGING}:"},  # ours, then the system's own
+        env={
+            **os.environ,
+            "SYSTEMD_UNIT_PATH": ":".join([*{str(each.parent) for each in UNITS}, ""]),
+        },  # ours, then the system's own
     )
 
 
@@ -67,7 +70,7 @@ def test_the_forwarder_always_restarts() -> None:
 
 def test_provisioning_does_not_start_again_where_it_cannot() -> None:
     """Status 243: systemd found no file of the claim."""
-    service = section(PACKAGING / "eventplane-provisioning.service", "Service")
+    service = section(ROOT / "parts/provisioning/eventplane-provisioning.service", "Service")
     fruitless = [str(EX_WRONG_COMMAND_LINE), str(os.EX_CONFIG), "243"]
     assert (service["Restart"], service["RestartPreventExitStatus"].split()) == ("on-failure", fruitless)
 

@@ -19,7 +19,7 @@ do_compile() {
 do_install() {
     install -D -m 0755 ${B}/eventplane-forwarder.pyz ${D}${nonarch_libdir}/eventplane/eventplane-forwarder.pyz
     for unit in ${SYSTEMD_SERVICE:${PN}} ${EVENTPLANE_OPTIONAL_UNITS}; do
-        install -D -m 0644 ${S}/edge/packaging/$unit ${D}${systemd_system_unitdir}/$unit
+        install -D -m 0644 $(find ${S}/edge/packaging ${S}/parts -name $unit) ${D}${systemd_system_unitdir}/$unit
     done
     install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
     install -D -m 0644 ${S}/edge/packaging/mosquitto-access.conf ${D}${datadir}/eventplane/mosquitto-access.conf
