@@ -15,7 +15,7 @@ from contract.diff import diff, diff_text
 from contract.loader import load_checked, load_contract
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
-from operations import explain_command, map_command, rehearse_command, text
+from operations import explain_command, map_command, prove_command, rehearse_command
 from operations.command import (
     DONE,
     FAILED,
@@ -58,15 +58,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     flooring.add_argument(
         "image", type=Path, metavar="IMAGE", help="the contract in the image, YAML or compiled (.json)"
     )
-    proving = verb("prove", _prove, "prove that some reader gets every alarm, or find one that none gets")
-    proving.add_argument(
-        "--image",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a contract in the image of devices, YAML or compiled; may be repeated",
+    proving = verb(
+        "prove", prove_command.run, "prove that each alarm has a reader, or find one that has none"
     )
+    prove_command.arguments(proving)
     trying = load("simulate", "command")
     trying.arguments(verb("simulate", trying.run, "try it under traffic and weather, before it is deployed"))
     rehearsing = verb("rehearse", rehearse_command.run, "judge a new contract on a day of the archive")
@@ -101,7 +96,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         drawing,
         listing,
         flooring,
-        proving,
         allowing,
         exporting,
         publishing,
@@ -185,25 +179,6 @@ def _floor(options: argparse.Namespace) -> int:
     done = f"devices with the contract {image.version} take {contract.version}: it keeps all their alarms"
     present(options, {"image": image.version, "contract": contract.version, "taken": True}, done)
     return DONE
-
-
-def _prove(options: argparse.Namespace) -> int:
-    # Only here: it loads the expressions of filters, which most commands need not.
-    from contract.proof import Outcome, prove
-
-    contract, images = contract_of(options), [load_contract(each) for each in options.image]
-    proofs = list(prove(contract, images))
-    rows = [[each.alarm, each.sender, each.image or "", text.word(each.outcome)] for each in proofs]
-    missing = [each for each in proofs if each.outcome is not Outcome.PROVEN]
-    lines = [text.table(["ALARM", "SENT BY", "IMAGE", "EVERY EVENT HAS A READER"], rows)]
-    for each in missing:
-        where = f" of images with {each.image}" if each.image else ""
-        lines.append(f"{each.alarm} from {each.sender}{where}: {each.reason}")
-        lines += [f"  {json.dumps(each.event, ensure_ascii=False)}"] if each.event else []
-    document = {"contract": contract.version, "proofs": [each.document() for each in proofs]}
-    nothing = "the contract has no alarms: no type and no outbox is urgent"
-    present(options, document, "\n".join(lines) if proofs else nothing)
-    return FAILED if missing else DONE
 
 
 def _publish(options: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """`eventplane contract prove`: every alarm has a reader, or an event shows that it has none."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ import pytest
 from contract import filter_search
 from contract.proof import Outcome, Proof, prove
 from eventplane.contract import Contract
+from eventplane.device_reports import HEARTBEAT
+from eventplane.envelope import write_event
+from eventplane.ledger import TapRecord, to_line
 from operations.command_line import main
 from tests.plane import shipped_contract
 from tests.unit.contract.small import RING, small
@@ -151,3 +155,40 @@ def test_a_contract_without_alarms(tmp_path: Path, capsys: pytest.CaptureFixture
     file.write_bytes(small({f"event_types/{RING}/priority": "normal"}).canonical)
     assert main(["contract", "prove", "--contract", str(file)]) == 0
     assert "no alarms" in capsys.readouterr().out
+
+
+def beat(thing: str, image: str, contract: str, source: str = "") -> str:
+    """Return the tap's row of a heartbeat of `thing`."""
+    attributes = {"id": thing, "source": source or f"/devices/{thing}/forwarder", "type": HEARTBEAT}
+    event = write_event(attributes, {"interval_s": 60, "figures": {"image": image, "contract": contract}})
+    return to_line(TapRecord(1, 1, thing, "t", "m", 0, event.json, None, None))
+
+
+def test_images_that_devices_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Heartbeats tell of an image that keeps alarms at home, and of one that nobody has."""
+    new, silent = small(BELL), small({**BELL, "routes/up": None})
+    file = tmp_path / "new.json"
+    file.write_bytes(new.canonical)
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / f"{silent.version}.json").write_bytes(silent.canonical)
+    tap = tmp_path / "tap/date=2026-01-01/hour=12/one.json.gz"
+    tap.parent.mkdir(parents=True)
+    beats = [
+        beat("home-1", silent.version, new.version),
+        beat("home-2", "0123456789abcdef", new.version),
+        beat("home-3", "fedcba9876543210", new.version, source="/of/a/service"),
+        beat("home-4", new.version, "").replace("figures", "others"),
+    ]
+    tap.write_bytes(gzip.compress("".join(f"{each}\n" for each in beats).encode()))
+    words = ["contract", "prove", "--contract", str(file), "--archive", str(tmp_path), "--json"]
+    assert main([*words, "--date", "2026-01-01"]) == 1
+    printed = capsys.readouterr()
+    found = [(each["image"], each["outcome"]) for each in json.loads(printed.out)["proofs"]]
+    assert found == [
+        (new.version, "proven"),
+        (silent.version, "counter_example"),
+        ("0123456789abcdef", "undecided"),
+    ]
+    assert "could not be read" in printed.err
+    assert main(words) == 2
+    assert "Add --date DAY" in capsys.readouterr().err

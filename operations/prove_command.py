@@ -1,0 +1,107 @@
+"""`eventplane contract prove`: every alarm has a reader, also of devices with an older image."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from contract.loader import load_contract
+from contract.proof import Outcome, Proof, prove
+from eventplane.contract import Contract, ContractError, load_compiled
+from eventplane.device_reports import HEARTBEAT, forwarder_source
+from eventplane.envelope import parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.ledger import TAP
+from operations import text
+from operations.archive import Days, add_archive, archive_of, json_object, say_damaged
+from operations.command import DONE, FAILED, ChoiceError, add_contract, contract_of, day, present
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a contract in the image of devices, YAML or compiled; may be repeated",
+    )
+    parser.add_argument(
+        "--date",
+        type=day,
+        metavar="DAY",
+        help="also the contracts that devices reported on this UTC day, as their image's and in force",
+    )
+    add_archive(parser)
+    add_contract(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a proof for each alarm, and return whether all are proven."""
+    if options.archive and not options.date:
+        raise ChoiceError(
+            "which day of the archive? Add --date DAY, for the contracts that devices reported then"
+        )
+    contract = contract_of(options)
+    images = {each.version: each for each in map(load_contract, options.image)}
+    unknown = dict(_reported(options, {contract.version: contract, **images}, images)) if options.date else {}
+    proofs = [*prove(contract, [*images.values()]), *map(_unknown, unknown, unknown.values())]
+    rows = [[each.alarm, each.sender, each.image or "", text.word(each.outcome)] for each in proofs]
+    missing = [each for each in proofs if each.outcome is not Outcome.PROVEN]
+    lines = [text.table(["ALARM", "SENT BY", "IMAGE", "EVERY EVENT HAS A READER"], rows)]
+    for each in missing:
+        where = f" of images with {each.image}" if each.image else ""
+        lines.append(f"{each.alarm} from {each.sender}{where}: {each.reason}")
+        lines += [f"  {json.dumps(each.event, ensure_ascii=False)}"] if each.event else []
+    document = {"contract": contract.version, "proofs": [each.document() for each in proofs]}
+    nothing = "the contract has no alarms: no type and no outbox is urgent"
+    present(options, document, "\n".join(lines) if proofs else nothing)
+    return FAILED if missing else DONE
+
+
+def _reported(
+    options: argparse.Namespace, known: dict[str, Contract], images: dict[str, Contract]
+) -> Iterator[tuple[str, int]]:
+    """Add what devices reported to `images`; yield the versions that the archive lacks, with the devices."""
+    days = Days(archive_of(options), options.date, options.date)
+    devices = {
+        (version, client)
+        for found in days.rows(TAP, _versions)
+        for client, *versions in [found]
+        for version in versions
+    }
+    say_damaged(days)
+    for version, number in sorted(Counter(version for version, _ in devices).items()):
+        if version in known:
+            continue
+        try:
+            images[version] = load_compiled(days.contract(version) or b"", version)
+        except ContractError:
+            yield version, number
+
+
+def _versions(line: bytes) -> tuple[str, ...] | None:
+    """Return a device and the versions that its heartbeat names; None for another row of the tap."""
+    if HEARTBEAT.encode() not in line:
+        return None  # most lines: they need not be parsed
+    row = json_object(line)
+    if row is None or row["event"] is None:
+        return None
+    try:
+        event = parse_event(row["event"])
+    except EnvelopeError as error:
+        raise ValueError(str(error)) from error
+    if event.type != HEARTBEAT or event.source != forwarder_source(row["client_id"]):
+        return None
+    figures = event.data()["figures"]
+    named = [figures.get(each) for each in ("image", "contract")]
+    return row["client_id"], *(each for each in named if isinstance(each, str) and each)
+
+
+def _unknown(version: str, devices: int) -> Proof:
+    reason = f"{devices} devices report it, and the archive lacks it; name its file by --image"
+    return Proof("*", "*", version, Outcome.UNDECIDED, None, reason)
