@@ -15,15 +15,13 @@ from math import inf, nan
 from pathlib import Path
 from typing import Any, Final
 
+from contract.rehearsal import Judge, Tapped
 from edge.spool import Delivery, Discard, StoredEvent
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, reason_in
-from eventplane.envelope import Envelope, parse_event, sender_in_frame
-from eventplane.expiry import channel_expiry_ms
+from eventplane.envelope import Envelope, parse_event
 from eventplane.ingest import IngestFrame
-from eventplane.reasons import Reason
-from eventplane.router import Router
-from eventplane.sending import SendingRights, stamp_sender
+from eventplane.reasons import Outcome
 from eventplane.topics import urgent_rule
 from eventplane_aws.prices import IOT_BYTES, chunks
 from eventplane_aws.rules import IOT_UNACKNOWLEDGED
@@ -157,7 +155,7 @@ class SimulatedHome(HomeModel):
         self.plan = plan
         self.record = record = HomeRecord(thing)
         contract = plan.contract
-        self._rights, self._router = SendingRights(contract), Router(contract, Place.CLOUD)
+        self._judge = Judge(contract, self._payload_refusal)
         self._decisions: dict[Decided, int] = {}
         self._uplink = contract.device.outbox
         self._said: dict[tuple[str, str], tuple[float, bool]] = {}
@@ -322,13 +320,14 @@ class SimulatedHome(HomeModel):
         self.record.units["iot_rule"] += chunks(len(message.payload), IOT_BYTES)
         is_urgent = urgent_rule(RULE) in message.topic
         record.units["urgent" if is_urgent else "ordinary"] += 1
-        frame = IngestFrame(message.payload, message.topic, client, "", self.engine.now_ms)
+        accepted_ms = self.engine.now_ms
+        frame = IngestFrame(message.payload, message.topic, client, "", accepted_ms)
         outboxes: list[str] = []
         for item in frame.items():
             event = item.event
             if event is None:
                 continue
-            decided = self._decided(client, event)
+            decided = self._decided(Tapped(event, client, accepted_ms, item.expires_at_ms, accepted_ms))
             outboxes.append(decided.outbox)
             if event.claim in self._taken:
                 record.copies += 1
@@ -348,26 +347,18 @@ class SimulatedHome(HomeModel):
             record.frames[each] += 1 / len(outboxes)
         return True
 
-    def _decided(self, client: str, event: Envelope) -> Decided:
-        """Decide as the routers do (`lambdas.router.planner`), by the same rules of the core."""
-        contract = self.contract
-        stamped = stamp_sender(event, sender_in_frame(client, event.attributes))
-        priority = contract.priority(stamped, self._uplink)
-        outbox = self._outbox(event)
-        refusal = self._rights.refusal(stamped) or self._payload_refusal(stamped)
-        if refusal:
-            return Decided(event.type, outbox, priority, refused=refusal.reason)
-        inboxes: list[tuple[str, int | None]] = []
-        for route in self._router.route(stamped):
-            if route.destination == contract.device.inbox.address:
-                return Decided(event.type, outbox, priority, refused=Reason.SENDER_NOT_ALLOWED)
-            inbox = contract.channel(route.destination)
-            inboxes.append((route.destination, channel_expiry_ms(self._uplink, inbox)))
-        return Decided(event.type, outbox, priority, tuple(dict.fromkeys(inboxes)))
+    def _decided(self, tapped: Tapped) -> Decided:
+        """Decide as the cloud's routers do."""
+        event = tapped.event
+        checks = event.type in self._checked
+        ruling = self._judge.ruling(tapped, checks_payload=checks, is_up=True)
+        ends = [each for each in ruling.ends if each.place is Place.CLOUD and each.type == event.type]
+        dead = (each.reason for each in ends if each.outcome is Outcome.DEAD_LETTERED)
+        refused = ruling.refused or next(dead, None)
+        inboxes = () if refused else tuple(dict.fromkeys((each.destination, each.expiry_ms) for each in ends))
+        return Decided(event.type, self._outbox(event), ruling.priority, inboxes, refused)
 
     def _payload_refusal(self, event: Envelope) -> Refusal | None:
-        if event.type not in self._checked:
-            return None
         if event.type not in self._payloads:
             from contract.loader import check_payload
 
