@@ -316,6 +316,12 @@ def aws_rules_table() -> str:
     return table(["AWS's answer beyond it", "enforced by", "of what: at most"], rows)
 
 
+def permissions_table() -> str:
+    """The IAM permissions that the commands need."""
+    needed = tomllib.loads((ROOT / "operations" / "permissions.toml").read_text())["permission"]
+    return table(["for", "permissions"], [[each["for"], each["needs"]] for each in needed])
+
+
 def findings_table() -> str:
     """The kinds of findings of an audit: weight, and when each is reported."""
     kinds: dict[tuple[str, str], list[str]] = {}
@@ -351,6 +357,7 @@ TABLES = {
     "security-exceptions": partial(security_table, "exception"),
     "alarms": alarms_table,
     "findings": findings_table,
+    "permissions": permissions_table,
     "aws-rules": aws_rules_table,
     "aws-calls": aws_calls_table,
     "damage": damage_table,

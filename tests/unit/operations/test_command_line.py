@@ -5,12 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoRegionError
 
 from eventplane.__main__ import main
+from operations import command_line
 from operations.cloud import explained
 from operations.command_line import NOUNS, run
 
@@ -161,3 +163,10 @@ def test_a_file_without_an_end_is_refused(words: list[str], capsys: pytest.Captu
     err = capsys.readouterr().err
     assert "/dev/zero: " in err
     assert "cannot be read: File too large; name " in err
+
+
+def test_each_noun_has_its_permissions() -> None:
+    table = tomllib.loads(Path(command_line.__file__).with_name("permissions.toml").read_text())
+    named = "".join(each["for"] for each in table["permission"])
+    without_aws = {"completion", "conformance", "contract", "init", "new"}
+    assert {each for each in NOUNS if f"`{each}" not in named} == without_aws
