@@ -48,7 +48,7 @@ from eventplane.filter_texts import to_document
 from eventplane.filters import All, Any, Filter, attribute_names
 from eventplane.guarantee import BY_CHANNEL, guarantee_of
 from eventplane.hops import hops_of, sent_on
-from eventplane.interest import is_wanted
+from eventplane.interest import is_always_wanted, is_wanted
 from eventplane.interest.announcement import Announcement, with_interest
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.names import PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE, SUBSCRIBERS
@@ -361,11 +361,19 @@ class _Combination:
     examples: list[Example] = field(default_factory=list)
 
 
-class _Ways(NamedTuple):
-    """The answers that an event in the ledger can get from the routes to each inbox, and its ends there."""
+@dataclass(slots=True)
+class _Way:
+    """A way of an event in the ledger into an inbox: by `filters`, which give it one of `answers`."""
 
-    answers: Mapping[str, frozenset[bool]]
-    ends: Mapping[str, End]
+    end: End
+    answers: frozenset[bool]
+    filters: set[Filter]
+
+
+class _Ways(NamedTuple):
+    """The ways of an event in the ledger, by inbox; `refused` is why its sender may not send it."""
+
+    to: Mapping[str, _Way]
     refused: str | None
 
 
@@ -425,13 +433,13 @@ class Rehearsal:
         old, new = self._ways[key]
         example = Example(row.sender, row.source, row.id)
         if row.is_delivered and row.destination is not None:
-            self._kept(row, row.destination, old, new, example)
-        for to, answers in new.answers.items():
-            if True in answers and True not in old.answers.get(to, ()) and (to, example) not in self._gained:
+            self._kept(row, old, new, row.destination, example)
+        for to, way in new.to.items():
+            if to != row.destination and (to, example) not in self._gained and _may_gain(old, new, to):
                 self._gained.add((to, example))
-                if answers == {True} and not new.refused:
-                    before, now = old.refused or _NO_ROUTE, new.ends[to].route
-                    self._change(row, Change(Kind.MORE, to, row.type, before, now, False, True), example)
+                is_new = to not in old.to or row.destination is None
+                if is_new and way.answers == _ALWAYS and row.type not in self._rechecked:
+                    self._change(row, Kind.MORE, to, old.refused or _NO_ROUTE, way.end.route, example)
                     self._tally.delivered(to, row.type, 0, 1)
                 else:
                     self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
@@ -451,9 +459,9 @@ class Rehearsal:
         """Return what becomes of an event by the old contract, and by the new one."""
         checks = tapped.event.type in self._rechecked
         old = self._judges[0].ruling(tapped, checks_payload=checks, is_up=True)
-        # What no route of the device took came without one: a forwarder's report, or a client of its own.
         # What was refused for another reason has no record of its payload.
         checks |= old.refused is not None and old.refused not in PAYLOAD_REASONS
+        # What no route of the device took came without one: a client of its own.
         new = self._judges[1].ruling(tapped, checks_payload=checks, is_up=not old.goes_up)
         if self._is_over_at_home(tapped):
             new = new._replace(ends=tuple(map(_over, new.ends)))
@@ -523,39 +531,49 @@ class Rehearsal:
         }
         event = Envelope({name: each for name, each in known.items() if each is not None}, "")
         over = judge.outbox(row.entered_by.partition(".")[0])
-        answers: dict[str, frozenset[bool]] = {}
-        ends: dict[str, End] = {}
+        is_wanted_always = row.priority == Priority.URGENT or is_always_wanted(row.type)
+        ways: dict[str, _Way] = {}
         for route in judge.contract.routes_at(Place.CLOUD):
-            found = possible(route.filter, known)
-            if not is_wanted(route.interest, event, Priority(row.priority)):
-                found |= {False}  # as far as these names say
-            before = answers.get(route.destination, _NEVER)
-            answers[route.destination] = frozenset(one or other for one in before for other in found)
-            if True in found:
-                ends[route.destination] = judge.end(event, route, over)
+            is_open = route.interest is None or is_wanted_always
+            whole = route.filter if is_open or route.interest is None else All((route.filter, route.interest))
+            if True in (found := possible(whole, known)):
+                way = ways.setdefault(route.destination, _Way(judge.end(event, route, over), found, set()))
+                way.answers = _ALWAYS if _ALWAYS in (way.answers, found) else found
+                way.filters.add(whole)
         is_allowed = judge.rights.may_send(sender, row.type)
-        return _Ways(answers, ends, None if is_allowed else Reason.SENDER_NOT_ALLOWED)
+        return _Ways(ways, None if is_allowed else Reason.SENDER_NOT_ALLOWED)
 
-    def _kept(self, row: Sent, to: str, old: _Ways, new: _Ways, example: Example) -> None:
-        answers, after = new.answers.get(to, _NEVER), new.ends.get(to)
-        is_over = after is not None and after.expiry_ms is not None and row.delay_ms >= after.expiry_ms
-        gone = new.refused or (_NO_ROUTE if True not in answers else BY_CHANNEL if is_over else None)
+    def _kept(self, row: Sent, old: _Ways, new: _Ways, to: str, example: Example) -> None:
+        before, after = old.to.get(to), new.to.get(to)
+        is_over = after and after.end.expiry_ms is not None and row.delay_ms >= after.end.expiry_ms
+        gone = new.refused or (_NO_ROUTE if after is None else BY_CHANNEL if is_over else None)
         self._tally.delivered(to, row.type, 1, 0 if gone else 1)
-        route = old.ends[to].route if to in old.ends else "delivered"
-        if gone:
-            self._change(row, Change(Kind.FEWER, to, row.type, route, gone, False, True), example)
-        elif False in answers and False not in old.answers.get(to, _NEVER):
+        if gone or after is None:
+            route = before.end.route if before else "delivered"
+            self._change(row, Kind.FEWER, to, route, gone or _NO_ROUTE, example)
+            return
+        # By the same filters as before it comes again, whatever they ask.
+        is_same = before is not None and before.filters <= after.filters
+        if row.type in self._rechecked or not (is_same or after.answers == _ALWAYS):
             self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
-        elif to in old.ends and after is not None:
-            for kind, before, now in _differences(old.ends[to], after):
-                self._change(row, Change(kind, to, row.type, before, now, False), example)
+        elif before:
+            for kind, was, becomes in _differences(before.end, after.end):
+                self._change(row, kind, to, was, becomes, example)
 
-    def _change(self, row: Sent, change: Change, example: Example) -> None:
-        self._tally.changed(change._replace(is_alarm=row.priority == Priority.URGENT), 1, [example])
+    def _change(self, row: Sent, kind: Kind, to: str, before: str, after: str, example: Example) -> None:
+        is_alarm, is_reader = row.priority == Priority.URGENT, kind in (Kind.FEWER, Kind.MORE)
+        self._tally.changed(Change(kind, to, row.type, before, after, is_alarm, is_reader), 1, [example])
 
 
+def _may_gain(old: _Ways, new: _Ways, to: str) -> bool:
+    """Return whether an event that did not come into an inbox may come by the new contract."""
+    if new.refused:
+        return False
+    return to not in old.to or bool(old.refused) or not new.to[to].filters <= old.to[to].filters
+
+
+_ALWAYS: Final = frozenset({True})
 _NO_ROUTE: Final = "no route takes it"
-_NEVER: Final = frozenset({False})
 
 
 def _payload_rule(contract: Contract, event_type: str) -> bytes:

@@ -286,11 +286,39 @@ def test_of_calls_the_ledger_has_names(day: Day) -> None:
     ]
     assert [each["count"] for each in found["changes"][:2]] == [2, 1]
     assert day.rehearse({"participants/shop/inbox": {"expiry_s": 60}})[1]["changes"][0]["after"] == "60 s"
-    # What a filter asks besides is not known, which is no loss.
-    status, found = day.rehearse({"routes/calls/filter": {"exact": {"subject": "now"}}})
-    assert (status, found["changes"]) == (3, [])
-    assert found["unknown"] == [{"inbox": "shop.inbox", "type": CALL, "is_alarm": True, "count": 2}]
     assert day.rehearse({"participants/desk/sends": []})[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unknown"),
+    [
+        ({"exact": {"type": CALL}}, {"exact": {"subject": "now"}}, ["shop.inbox"]),
+        ({"exact": {"subject": "now"}}, {"exact": {"subject": "then"}}, ["shop.inbox"]),
+        ({"exact": {"subject": "now"}}, {"prefix": {"type": "org."}}, []),
+        ({"exact": {"subject": "now"}}, {"exact": {"subject": "now"}}, []),
+    ],
+)
+def test_what_a_filter_asks_besides_is_not_known(
+    day: Day, before: dict[str, Any], after: dict[str, Any], unknown: list[str]
+) -> None:
+    """That is no loss, and no promise either."""
+    day.folder.write(
+        LEDGER, [decided(ALARM_EVENT), called("c1"), called("c2", None, outcome="unrouted")], DAY
+    )
+    old = day.folder.root / "old.json"
+    old.write_bytes(changed({"routes/calls/filter": before}).canonical)
+    status, found = day.rehearse({"routes/calls/filter": after}, "--old", str(old))
+    assert (status, [each["inbox"] for each in found["unknown"]]) == (3 if unknown else 0, unknown)
+
+
+def test_payloads_of_calls_are_not_known(day: Day) -> None:
+    day.folder.write(LEDGER, [decided(ALARM_EVENT), called("c1")], DAY)
+    schemas = {
+        f"event_types/{CALL}/schemas": [{"$id": "urn:a:call"}],
+        f"event_types/{CALL}/schema_check": "strict",
+    }
+    status, found = day.rehearse(schemas)
+    assert (status, found["unknown"][0]["count"]) == (3, 1)
 
 
 def test_two_processes_find_the_same(day: Day) -> None:
