@@ -283,8 +283,8 @@ audit-worst: setup ## Audit days on which nearly all is wrong: EVENTS=5000000; w
 audit-hostile: setup ## Audit a fleet in which devices send hostile reports; writes build/bench/audit_hostile.json (minutes)
 	@python -m lab.benchmarks.audit.hostile
 
-bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
-	@python -m lab.benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
+bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000" REPEAT=3; writes build/bench/audit.json
+	@python -m lab.benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS)) $(if $(REPEAT),--repeat "$(REPEAT)")
 
 packages: setup ## Build the wheels of eventplane, eventplane-client, eventplane-forwarder: build/packages/*.whl
 	@python lab/tools/packages.py
