@@ -46,7 +46,7 @@ def statements(
         routes=", ".join(f"'{each.version}': {_routes(each)}" for each in contracts),
         first=contracts[0].version,
         uplink=contracts[0].device.outbox.address,
-        webhooks=_list(each for each in inboxes if each.webhook),
+        ended=_list(each for each in inboxes if each.webhook or each.asks_for_receipts),
         ordered=_list(each for each in inboxes if each.ordering is Ordering.SOURCE),
     )
     return re.findall(r"^-- (\w+)\n(.*?;)\n", text, re.DOTALL | re.MULTILINE)

@@ -64,7 +64,7 @@ COPY (
     SELECT d.source, d.id, d.destination, d.delivered, h.outcome, h.copies
     FROM deliveries d
     LEFT JOIN handovers h ON d.sender = h.sender AND d.source = h.source AND d.id = h.id AND d.destination = h.channel
-    WHERE d.delivered > 0 AND d.destination IN ($webhooks)
+    WHERE d.delivered > 0 AND d.destination IN ($ended)
         AND (coalesce(h.outcome, '') <> 'delivered' OR h.copies > d.delivered)
 ) TO '$output/consumers.parquet' (FORMAT parquet);
 
