@@ -51,8 +51,10 @@ AIM_GROWTH: Final = 1.2
 WITHOUT: Final = (
     *("attempt_as_text", "with_new_members", "unknown_contract"),
     *("under_another_id", "by_another_client"),
+    *("settled_again", "expired_by_its_reader", "dropped_by_its_reader"),
 )
-"""Faults that the plain questions do not tell from others: rows of newer releases, contradictions."""
+"""Faults that the plain questions do not tell from others: rows of newer releases, contradictions, and what a
+receipt says besides that an event has ended."""
 
 DAYS: Final = 35
 DAY: Final = "2026-03-20"
