@@ -36,10 +36,10 @@ class Nights:
         self.archive = SmallArchive(folder / "archive")
         self.folder, self.output = folder / "archive", folder / "audit"
         self.opened = Counter[str]()
-        self._now_ms = NOON_MS
+        self.now_ms = NOON_MS
         self._written = set[str]()
         self._lists = {each: WriterList(1, "0" * 16) for each in ("tap", "ledger")}
-        monkeypatch.setattr(system, "now", lambda: datetime.fromtimestamp(self._now_ms / 1_000, UTC))
+        monkeypatch.setattr(system, "now", lambda: datetime.fromtimestamp(self.now_ms / 1_000, UTC))
         read = FolderObjects.read
 
         def counted(objects: FolderObjects, name: str) -> bytes | None:
@@ -79,36 +79,25 @@ class Nights:
             made.append(name)
         return made
 
-    def night(self, after: int, *words: str) -> dict[str, int]:
-        """Audit at 02:30 of the next day; return the revision of each day that was judged."""
-        self._now_ms = NOON_MS + after * DAY_MS + 14 * 3_600_000 + 30 * 60_000
-        judged: dict[str, int] = {}
-        self.documents: dict[str, dict[str, Any]] = {}
+    def night(self, after: int, *, is_quiet: bool = False) -> dict[str, int]:
+        """Send an event on a day, unless it `is_quiet`, and audit at 02:30 of the next one.
 
-        def filed(document: dict[str, Any]) -> None:
-            judged[document["window"]["date"]] = document["revision"]["number"]
-            self.documents[document["window"]["date"]] = document
-
-        self.words = [
-            "--INPUT",
-            str(self.folder),
-            "--OUTPUT",
-            str(self.output),
-            "--DATE",
-            "yesterday",
-            *words,
-        ]
-        main(self.words, PYTHON, filed=filed)
-        return judged
+        Returns the revision of each day that was judged.
+        """
+        if not is_quiet:
+            self.send(after)
+        self.write()
+        self.now_ms = NOON_MS + after * DAY_MS + 14 * 3_600_000 + 30 * 60_000
+        self.reports: dict[str, dict[str, Any]] = {}
+        self.words = ["--INPUT", str(self.folder), "--OUTPUT", str(self.output), "--DATE", "yesterday"]
+        main(self.words, PYTHON, filed=lambda report: self.reports.update({report["window"]["date"]: report}))
+        return {each: report["revision"]["number"] for each, report in self.reports.items()}
 
     def searched(self) -> list[str]:
-        """Return the late days that an audit of now would judge."""
+        """Return the late days that the next night would judge."""
+        self.now_ms += DAY_MS
         self.opened.clear()
-        return late_days(self.request)
-
-    @property
-    def request(self) -> AuditRequest:
-        return request_of(read_arguments(self.words))
+        return late_days(request_of(read_arguments(self.words)))
 
 
 def put(path: Path, body: bytes) -> None:
@@ -121,8 +110,6 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
     """Four days were judged."""
     made = Nights(tmp_path, monkeypatch)
     for each in range(4):
-        made.send(each)
-        made.write()
         assert made.night(each) == {day(each): 0}
     return made
 
@@ -130,114 +117,88 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_a_day_is_judged_again_once(nights: Nights, is_listed: bool) -> None:
     """By the night after its row came; the verdict names what it replaces, and the night's the day."""
-    nights.send(4)
     nights.send(1, written=4, is_routed=False)
+    nights.send(4)
     nights.write(is_listed=is_listed)
-    assert nights.night(4) == {day(4): 0, day(1): 1}
-    assert nights.documents[day(4)]["window"]["late_days"] == [day(1)]
-    again = nights.documents[day(1)]
+    assert nights.night(4, is_quiet=True) == {day(4): 0, day(1): 1}
+    assert nights.reports[day(4)]["window"]["late_days"] == [day(1)]
+    again = nights.reports[day(1)]
     assert (again["verdict"], again["revision"]["changed"]["lost"]) == ("broken", [0, 1])
     filed = json.loads((nights.output / f"verdicts/{day(1)}.json").read_text())
-    assert (
-        filed["data"]["revision"]["replaces"] == f"{day(1)}-0-{again['watermark']['as_of_ms'] - 3 * DAY_MS}"
-    )
-    assert nights.searched() == []
-    nights.send(5)
-    nights.write()
+    before_ms = again["watermark"]["as_of_ms"] - 3 * DAY_MS
+    assert filed["data"]["revision"]["replaces"] == f"{day(1)}-0-{before_ms}"
     assert nights.night(5) == {day(5): 0}
 
 
 def test_each_object_is_opened_once_and_only_if_it_may_be_late(nights: Nights) -> None:
     nights.send(4)
-    nights.send(1, written=4)
-    nights.send(2, written=4)
-    late = nights.write()
+    for late in (1, 2):
+        nights.send(late, written=4)
+    names = nights.write()
     nights.archive.send(at_ms=NOON_MS + 4 * DAY_MS + 3_600_000)
     punctual = nights.write()
-    nights._now_ms += DAY_MS
     assert nights.searched() == [day(1), day(2)]
-    assert {name: nights.opened[name] for name in (*late, *punctual)} == {
-        **dict.fromkeys(late, 1),
-        **dict.fromkeys(punctual, 0),
-    }
+    assert [nights.opened[each] for each in names] == [1, 1]
+    assert [nights.opened[each] for each in punctual] == [0, 0]
 
 
 def test_what_was_decided_late_is_no_longer_lost(nights: Nights) -> None:
     nights.send(4)
     nights.send(4, is_routed=False)
-    nights.write()
-    nights.night(4)
-    lost = nights.documents[day(4)]["lost_by_hop"]["router"]
+    nights.night(4, is_quiet=True)
+    lost = nights.reports[day(4)]["lost_by_hop"]["router"]
     event = parse_event(nights.archive.tap[-1].event or "")
     nights.archive.route(event, at_ms=NOON_MS + 4 * DAY_MS)
     nights.archive.move(event, NOON_MS + 5 * DAY_MS)
-    nights.send(5)
-    nights.write()
     assert nights.night(5) == {day(5): 0, day(4): 1}
-    assert (lost, nights.documents[day(4)]["totals"]["lost"]) == (1, 0)
+    assert (lost, nights.reports[day(4)]["totals"]["lost"]) == (1, 0)
 
 
 @pytest.mark.parametrize("cut", [0, 30, None], ids=["empty", "cut", "gone"])
 def test_a_damaged_late_object_counts_for_its_writers_days(nights: Nights, cut: int | None) -> None:
     """Once: it is a finding of each, and no later night opens it."""
     nights.send(2, written=4)
-    late = nights.write(cut=cut)
-    for each in late if cut is None else ():
-        (nights.folder / each).unlink()
-    nights.send(5)
-    nights.write()
+    for each in nights.write(cut=cut):
+        if cut is None:
+            (nights.folder / each).unlink()
     assert nights.night(5) == {day(5): 0, day(2): 1, day(3): 1}
-    report = nights.documents[day(2)]
+    report = nights.reports[day(2)]
     damaged = {each["kind"] for each in report["findings"]} & {"unreadable_object"}
     assert (len(damaged), report["totals"]["gone_objects"]) == ((1, 0) if cut is not None else (0, 2))
-    nights.send(6)
-    nights.write()
     assert nights.night(6) == {day(6): 0}
 
 
 def test_an_audit_by_hand_hides_no_late_row(nights: Nights) -> None:
     """Its inventory has the late object, and it judged another day."""
     nights.send(1, written=4)
-    nights.send(4)
     nights.write()
     main([*nights.words[:-1], day(3)], PYTHON)
-    assert nights.night(4) == {day(4): 0, day(1): 1}
+    assert nights.night(5) == {day(5): 0, day(1): 1}
 
 
 def test_what_a_night_could_not_judge_the_next_one_does(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights.send(1, written=4)
-    nights.send(4)
-    nights.write()
-    filed = list[AuditRequest]()
 
     def fails(request: AuditRequest, outbox: str | None) -> dict[str, Any]:
-        if filed and request.window.days == [day(1)]:
+        if request.window.days == [day(1)]:
             raise OutboxError("https://queue", "no")
-        filed.append(request)
         return file_small(request, outbox)
 
-    monkeypatch.setattr(f"{main.__module__}.file_small", fails)
-    with pytest.raises(OutboxError):
-        nights.night(4)
-    monkeypatch.setattr(f"{main.__module__}.file_small", file_small)
-    nights.send(5)
-    nights.write()
+    with monkeypatch.context() as broken:
+        broken.setattr(f"{main.__module__}.file_small", fails)
+        with pytest.raises(OutboxError):
+            nights.night(4)
     assert nights.night(5) == {day(5): 0, day(1): 1}
-    nights.send(6)
-    nights.write()
     assert nights.night(6) == {day(6): 0}
 
 
 def test_a_day_without_a_row_may_have_late_ones(nights: Nights) -> None:
     nights.send(2, written=4)
-    nights.write()
     with pytest.raises(EmptyWindowError, match=day(4)):
-        nights.night(4)
-    assert nights.documents.keys() == {day(2)}
-    nights.send(5)
-    nights.write()
+        nights.night(4, is_quiet=True)
+    assert nights.reports.keys() == {day(2)}
     assert nights.night(5) == {day(5): 0}
 
 
@@ -246,42 +207,27 @@ def test_two_nightly_audits_at_once_judge_a_day_twice_at_most(
 ) -> None:
     """Both say the same of it, in two revisions that follow each other."""
     nights.send(1, written=4)
-    nights.send(4)
-    nights.write()
     others = list[dict[str, int]]()
 
     def overtaken(request: AuditRequest) -> list[str]:
         found = late_days(request)
         if not others:
             others.append({})
-            others[0].update(nights.night(4))
+            others[0] |= nights.night(4, is_quiet=True)
         return found
 
     monkeypatch.setattr(f"{main.__module__}.late_days", overtaken)
     assert nights.night(4) == {day(4): 1, day(1): 2}
     assert others == [{day(4): 0, day(1): 1}]
-    assert nights.documents[day(1)]["revision"]["changed"] == {}
+    assert nights.reports[day(1)]["revision"]["changed"] == {}
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b'{"id":"1","source":"/s","type":"t","specversion":"1.0","data":{}}']
+    "body", ["", "[]", '{"id":"1","source":"/s","type":"t","specversion":"1.0","data":{}}']
 )
-def test_a_false_verdict_is_none(nights: Nights, body: bytes) -> None:
-    put(nights.output / f"verdicts/{day(3)}.json", body)
+def test_a_false_verdict_is_none(nights: Nights, body: str) -> None:
+    put(nights.output / f"verdicts/{day(3)}.json", body.encode())
     put(nights.output / f"reports/{day(3)}/0.json", b"{}")
     nights.send(1, written=4)
-    nights.send(3, written=4)
     nights.write()
-    nights._now_ms += DAY_MS
-    assert day(1) in nights.searched()
-
-
-def test_nothing_is_searched_before_the_first_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nights = Nights(tmp_path, monkeypatch)
-    nights.send(0)
-    nights.send(1)
-    nights.write()
-    assert nights.night(1) == {day(1): 0}
-    assert nights.documents[day(1)]["window"]["late_days"] == []
+    assert nights.searched() == [day(1)]
