@@ -178,7 +178,6 @@ _MEANINGS: Final = {
     "event_bytes": "bytes of `event`",
     "report": "`event` where it is a device's report that the audit reads: started, discarded, manifest",
     "line_text": "the line, where the columns do not hold all of it",
-    "is_copy": "whether the row repeats an earlier one",
 }
 """What a column means, by its name, which means the same in every table."""
 
@@ -217,16 +216,15 @@ class Column:
 class Compaction:
     """The compaction of a folder's hours to Parquet.
 
-    `identity` names a row: a later one with the same is a copy, looked for within the hour and `look_back_h`
-    hours before it. `order` is the sorting. `attributes` are those of the record's `event` that have a column
-    of their own, as canonical text; `derived` are further columns made of the event.
+    `identity` names a row: another one with the same is a copy. `order` is the sorting. `attributes` are
+    those of the record's `event` that have a column of their own, as canonical text; `derived` are further
+    columns made of the event.
     """
 
     identity: tuple[str, ...]
     order: tuple[str, ...]
     attributes: tuple[str, ...] = ()
     derived: tuple[Column, ...] = ()
-    look_back_h: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +251,7 @@ class Folder:
         return (*self.columns, *attributes, *_ADDED, *self.compaction.derived)
 
 
-_ADDED: Final = (Column("archive_file"), Column("line_text"), Column("is_copy", ColumnType.TRUTH))
+_ADDED: Final = (Column("archive_file"), Column("line_text"))
 
 
 def _columns(record: type[Any]) -> tuple[Column, ...]:
@@ -307,7 +305,6 @@ TAP_FOLDER: Final = Folder(
             *_counts("data_digest", "event_bytes"),
             *_texts("report", "event_digest"),
         ),
-        look_back_h=24,
     ),
 )
 

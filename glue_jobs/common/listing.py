@@ -22,7 +22,7 @@ from glue_jobs.common.attestation import AttestationKey, attest, read_attested, 
 from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
 from glue_jobs.common.objects import Objects, Stored
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version of the receipt, and of how hours are compacted; it stands in the name of a run."""
 
 LINES: Final = ".json.gz"
@@ -30,6 +30,9 @@ LINES: Final = ".json.gz"
 
 PARQUET: Final = ".parquet"
 """What the names of compacted files end with."""
+
+_COPIES: Final = "copies"
+"""A member of receipts of format 2, whose compaction marked copies."""
 
 TOGETHER: Final = 16
 """Small objects that are read at the same time; each is a wait of some 20 ms on S3."""
@@ -71,16 +74,15 @@ class UnreadableReceiptError(EventPlaneError):
 class HourReceipt:
     """The receipt of an hour: the raw objects (`inputs`) and Parquet `files`, names with `Objects.digest`.
 
-    `version` is the folder's at that time. `rows` are all, `copies` those marked as such, `line_texts` those
-    kept as text. Without it the hour is compacted again, with the same result. A digest is '' where the
-    receipt is of a compaction that did not keep them. `attested_at_ms` is when the compaction attested it,
-    Unix milliseconds; None: it is not attested, and may be false.
+    `version` is the folder's at that time. `rows` are all, `line_texts` those kept as text. Without it the
+    hour is compacted again, with the same result. A digest is '' where the receipt is of a compaction that
+    did not keep them. `attested_at_ms` is when the compaction attested it, Unix milliseconds; None: it is not
+    attested, and may be false.
     """
 
     version: int
     run: str
     rows: int
-    copies: int
     line_texts: int
     inputs: Mapping[str, str]
     files: Mapping[str, str]
@@ -111,7 +113,8 @@ def read_receipt(objects: Objects, key: AttestationKey, folder: Folder, hour: Ho
     try:
         members, is_attested = read_attested(key, name, body)
         digests = {each: _digests(members[each]) for each in ("inputs", "files")}
-        receipt = HourReceipt(**{**members, **digests})
+        known = {each: value for each, value in members.items() if each != _COPIES}
+        receipt = HourReceipt(**{**known, **digests})
     except (ValueError, LookupError, TypeError) as error:
         # Not as if there were none: the hour would be made anew of the sources that are left.
         raise UnreadableReceiptError(name, repr(error)) from error

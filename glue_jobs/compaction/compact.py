@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from operator import and_
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction, Folder
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.archive import Archive, line_text, records, struct_of, with_envelope
+from glue_jobs.common.archive import Archive, line_text, records, with_envelope
 from glue_jobs.common.attestation import AttestationKey, refusal
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import (
@@ -32,10 +30,6 @@ from glue_jobs.compaction.files import EMPTY, WANTED_BYTES, Content, Written, co
 
 MOST_HOURS: Final = 48
 """Most hours that are compacted together. Ours: one by one they are tried again if one of them is damaged."""
-
-_HOUR: Final = "hour_number"
-_IS_KNOWN: Final = "is_known"
-"""Marks rows that were compacted before."""
 
 
 class HourError(EventPlaneError):
@@ -139,7 +133,7 @@ def compact_hours(
     name = " to ".join(dict.fromkeys(_name(folder, hour) for hour in (min(inputs), max(inputs))))
     archive = Archive(spark, objects)
     runs = {hour: run_of(folder, found) for hour, found in inputs.items()}
-    rows = _rows(spark, archive, folder, compaction, [*inputs], _earlier(objects, folder, compaction, inputs))
+    rows = _rows(archive, folder, [*inputs])
     raw_bytes = sum(each.size for found in inputs.values() for each in found)
     try:
         written = write_files(rows, objects, folder, compaction, runs, raw_bytes)
@@ -160,7 +154,6 @@ def compact_hours(
             version=folder.version,
             run=runs[hour],
             rows=content.rows,
-            copies=content.copies,
             line_texts=content.line_texts,
             inputs=_digests(objects, found),
             files=_digests(objects, files),
@@ -190,38 +183,12 @@ def remove_raw(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour
     return len(inputs)
 
 
-def _rows(
-    spark: SparkSession,
-    archive: Archive,
-    folder: Folder,
-    compaction: Compaction,
-    hours: Sequence[Hour],
-    earlier: Sequence[str],
-) -> DataFrame:
-    """The rows of the hours with `Folder.compacted_columns`, in no order.
-
-    A row is a copy of one in the same hour, or in the hours before it, of which `earlier` are the files that
-    were compacted before (URIs).
-    """
+def _rows(archive: Archive, folder: Folder, hours: Sequence[Hour]) -> DataFrame:
+    """Return the rows of the hours with `Folder.compacted_columns`, in no order."""
     read = records(archive.lines(folder, [hour.raw(folder.name) for hour in hours]), folder)
     rows = with_envelope(read, folder)
     rows = rows.withColumns({"archive_file": sf.col("file"), "line_text": line_text()})
-    rows = rows.withColumns({_HOUR: _hour_number(folder), _IS_KNOWN: sf.lit(False)})
-    if earlier:
-        known = spark.read.schema(struct_of(folder.compacted_columns)).parquet(*earlier)
-        known = known.select(*compaction.identity, "archive_file")
-        known = known.withColumns({_HOUR: _hour_number(folder), _IS_KNOWN: sf.lit(True)})
-        rows = rows.unionByName(known, allowMissingColumns=True)
-    # What could not be read has no identity but its text.
-    same = Window.partitionBy(*compaction.identity, "line_text", _HOUR).orderBy("archive_file")
-    is_copy = sf.row_number().over(same) > 1
-    if compaction.look_back_h:
-        before = Window.partitionBy(*compaction.identity).orderBy(_HOUR)
-        latest = sf.max(_HOUR).over(before.rangeBetween(-compaction.look_back_h, -1))
-        has_identity = reduce(and_, (sf.col(name).isNotNull() for name in compaction.identity))
-        is_copy = is_copy | (has_identity & latest.isNotNull())
-    marked = rows.withColumn("is_copy", is_copy).where(~sf.col(_IS_KNOWN))
-    return marked.select(*(each.name for each in folder.compacted_columns))
+    return rows.select(*(each.name for each in folder.compacted_columns))
 
 
 def _hour_number(folder: Folder) -> Column:
@@ -262,14 +229,6 @@ def _late(done: HourReceipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
     """What came after `done`, if the hour cannot be made anew because some of its sources are gone."""
     names = {each.name for each in inputs}
     return tuple(sorted(names - {*done.inputs})) if {*done.inputs} - names else ()
-
-
-def _earlier(objects: Objects, folder: Folder, compaction: Compaction, hours: Collection[Hour]) -> list[str]:
-    """The compacted files in which a row of `hours` may have come before, these hours left out."""
-    back = range(1, compaction.look_back_h + 1)
-    before = {Hour(hour.start - timedelta(hours=each)) for hour in hours for each in back}
-    files = (published(objects, folder, each) for each in sorted(before - {*hours}))
-    return [f"{objects.uri}/{name}" for found in files for name in found]
 
 
 def _verify(

@@ -37,7 +37,6 @@ class Content:
 
     rows: int
     checksum: int
-    copies: int
     line_texts: int
 
     @property
@@ -48,15 +47,10 @@ class Content:
     def plus(self, other: Content) -> Content:
         """Return the content of both; the checksum wraps as Spark's sum does."""
         checksum = (self.checksum + other.checksum + (1 << 63)) % (1 << 64) - (1 << 63)
-        return Content(
-            self.rows + other.rows,
-            checksum,
-            self.copies + other.copies,
-            self.line_texts + other.line_texts,
-        )
+        return Content(self.rows + other.rows, checksum, self.line_texts + other.line_texts)
 
 
-EMPTY: Final = Content(0, 0, 0, 0)
+EMPTY: Final = Content(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +140,6 @@ def _figures(folder: Folder) -> list[Column]:
         sf.count(sf.lit(1)).alias("rows"),
         # Not of doubles, and wrapping: equal rows in any order have an equal sum.
         sf.coalesce(sf.sum(sf.xxhash64(*names)), sf.lit(0)).alias("checksum"),
-        sf.count(sf.when(sf.col("is_copy"), 1)).alias("copies"),
         sf.count("line_text").alias("line_texts"),
     ]
 

@@ -160,7 +160,6 @@ def totals_of(done: dict[str, HourReceipt], failures: dict[str, str], removed: i
     return {
         "hours": len(done),
         "rows": sum(each.rows for each in done.values()),
-        "copies": sum(each.copies for each in done.values()),
         "failed": len(failures),
         "removed": removed,
     }

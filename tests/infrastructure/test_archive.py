@@ -90,5 +90,4 @@ def test_a_compacted_table_reads_what_is_published(dev: Templates) -> None:
     assert joined(storage["Location"]).endswith("/published/tap/")
     columns = {each["Name"]: each["Type"] for each in storage["Columns"]}
     assert columns["accepted_at_ms"] == "bigint"
-    assert columns["is_copy"] == "boolean"
     assert {"event", "source", "line_text", "archive_file"} <= set(columns)

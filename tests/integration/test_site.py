@@ -48,7 +48,7 @@ for hour in pathlib.Path("archive/tap").glob("date=*/hour=*"):
     folder, lists = pathlib.Path("archive/compacted", name, "run=1"), pathlib.Path("archive/published", name)
     folder.mkdir(parents=True)
     lists.mkdir(parents=True)
-    columns = "client_id, event ->> '$.type' AS type, false AS is_copy"
+    columns = "message_id, index, client_id, event ->> '$.type' AS type"
     duckdb.sql(f"COPY (SELECT {columns} FROM read_json('{hour}/*.json.gz')) TO '{folder}/a.parquet'")
     (folder / "left.parquet").write_bytes(b"of a run that was killed")
     (lists / "files").write_text(f"s3://bucket/{folder.relative_to('archive')}/a.parquet")
@@ -70,7 +70,9 @@ def test_the_queries_over_the_archive_run_and_agree(tmp_path: Path) -> None:
     plan = Scale(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
     generate(tmp_path, plan, audited_contracts())
     tap, ledger = (tmp_path / "archive" / each for each in ("tap", "ledger"))
-    assert {"client_id", "type", "is_copy"} <= {each.name for each in TAP_FOLDER.compacted_columns}
+    assert {"message_id", "index", "client_id", "type"} <= {
+        each.name for each in TAP_FOLDER.compacted_columns
+    }
     page = (ROOT / "parts/queries/how-to.md").read_text()
     blocks = re.findall(r'^```python title="\w+"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 3

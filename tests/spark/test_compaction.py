@@ -1,4 +1,4 @@
-"""The compaction: every row once more as Parquet, sorted and marked, whatever it is interrupted by."""
+"""The compaction: every row once more as Parquet, sorted, whatever it is interrupted by."""
 
 import gzip
 import shutil
@@ -65,30 +65,10 @@ def test_every_row_is_there_and_sorted(spark: SparkSession, archive: SmallArchiv
     whole = [row for row in rows if not row["line_text"]]
     assert [row["source"] for row in whole] == [f"//home-{n}/service" for n in (1, 2, 3)]
     assert {row["event"] for row in whole} == {each.event for each in archive.tap}
-    assert not any(row["is_copy"] for row in whole)
     ledger = table(spark, archive, LEDGER_FOLDER).collect()
     assert [(row["source"], row["route"], row["attempt"]) for row in ledger] == [
         (f"//home-{n}/service", "readings", 1) for n in (1, 2, 3)
     ]
-
-
-def test_copies_are_marked(spark: SparkSession, archive: SmallArchive) -> None:
-    archive.send()
-    archive.send()
-    archive.write()
-    first, second = raw_text(archive).splitlines()
-    add_object(archive, "zz-again", f"{first}\n")
-    later = Hour(NOON + timedelta(hours=1))
-    add_object(archive, "again", f"{second}\n", later)
-    compacted(archive)
-    rows = table(spark, archive, TAP_FOLDER).collect()
-    assert sorted((row["id"], row["is_copy"], Path(row["archive_file"]).name) for row in rows) == [
-        ("home-1-e1-1", False, "rows.json.gz"),
-        ("home-1-e1-1", True, "zz-again.json.gz"),
-        ("home-1-e1-2", False, "rows.json.gz"),
-    ]
-    (again,) = table(spark, archive, TAP_FOLDER, later).collect()
-    assert (again["id"], again["is_copy"]) == ("home-1-e1-2", True)
 
 
 def test_an_hour_is_compacted_when_it_is_closed_and_once(archive: SmallArchive) -> None:
@@ -205,7 +185,7 @@ def test_a_change_while_it_reads_is_seen(archive: SmallArchive, monkeypatch: pyt
 def test_wrong_files_are_not_published(archive: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.send()
     archive.write()
-    wrong = files.Content(rows=1, checksum=7, copies=0, line_texts=0)
+    wrong = files.Content(rows=1, checksum=7, line_texts=0)
     monkeypatch.setattr(compact, "content_of", lambda *_: {HOUR: wrong})
     with pytest.raises(CompactionError, match="checksum 7"):
         compacted(archive)
@@ -241,14 +221,13 @@ def test_hours_together(spark: SparkSession, archive: SmallArchive, monkeypatch:
     for place, hour in enumerate(hours[1:]):
         add_object(archive, "again", "\n".join([*lines[place:], lines[-1]]), hour)
     done, rows = [], []
-    # Each by itself, all at once, and all behind one that was compacted before.
-    for most, first in ((1, LATER), (48, LATER), (48, NOON + timedelta(minutes=90))):
+    for most in (1, 48):  # each by itself, and all at once
         for each in ("compacted", "published", "compactions"):
             shutil.rmtree(archive.folder / each, ignore_errors=True)
         monkeypatch.setattr(compact, "MOST_HOURS", most)
-        receipts = {**compacted(archive, first), **compacted(archive, NOON + timedelta(days=3))}
-        done.append({hour: (each.rows, each.copies, each.line_texts) for hour, each in receipts.items()})
+        receipts = compacted(archive, NOON + timedelta(days=3))
+        done.append({hour: (each.rows, each.line_texts) for hour, each in receipts.items()})
         rows.append([sorted(map(str, table(spark, archive, TAP_FOLDER, each).collect())) for each in hours])
-    assert done[0] == done[1] == done[2]
-    assert rows[0] == rows[1] == rows[2]
-    assert [done[0][f"tap/{hour.partition}"][1] for hour in hours] == [0, 6, 5, 4]
+    assert done[0] == done[1]
+    assert rows[0] == rows[1]
+    assert [done[0][f"tap/{hour.partition}"] for hour in hours] == [(3, 0), (7, 4), (6, 4), (5, 4)]

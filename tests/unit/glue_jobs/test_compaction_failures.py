@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from eventplane.archive_layout import TAP_FOLDER
-from glue_jobs.common.attestation import open_key
+from glue_jobs.common.attestation import attest, open_key
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import HourReceipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.common.objects import FolderObjects
@@ -25,7 +25,6 @@ RECEIPT = HourReceipt(
     version=1,
     run="r",
     rows=1,
-    copies=0,
     line_texts=0,
     inputs={"a": "sha256:1"},
     files={"b": "sha256:2"},
@@ -48,6 +47,10 @@ def test_a_receipt_that_cannot_be_read_is_named_and_is_not_none(text: str, tmp_p
 def test_a_receipt_is_read_as_it_was_written(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path)
     write_receipt(objects, open_key(None), TAP_FOLDER, HOUR, RECEIPT)
+    assert read_receipt(objects, open_key(None), TAP_FOLDER, HOUR) == RECEIPT
+    # As of a compaction that marked copies.
+    name = HOUR.receipt("tap")
+    objects.write(name, attest(open_key(None), name, {**asdict(RECEIPT), "copies": 3}))
     assert read_receipt(objects, open_key(None), TAP_FOLDER, HOUR) == RECEIPT
 
 

@@ -79,7 +79,7 @@ class World:
         inputs = [each.name for each in self.objects.beneath(hour.raw(folder.name))]
         self.write(file, f"{run} {inputs}".encode())
         digests = {name: self.digest(name) for name in inputs}
-        receipt = HourReceipt(3, str(run), 1, 0, 0, digests, {file: self.digest(file)}, at_ms)
+        receipt = HourReceipt(3, str(run), 1, 0, digests, {file: self.digest(file)}, at_ms)
         write_receipt(self.objects, key or self.key, folder, hour, receipt)
         publish(self.objects, folder, hour, [file])
         self.objects.delete([] if keeps_raw else inputs)

@@ -173,7 +173,7 @@ def test_what_no_key_attested_damages_no_hour_of_which_there_are_lists(name: str
         ObjectFault(kind, each, hour(1), "ledger", "damaged", None)
         for kind, each in (("unreadable", name), ("gone", entry(1).key))
     )
-    receipt = HourReceipt(1, "0", 1, 0, 0, {entry(1, "z").key: "x"}, {}, 1)
+    receipt = HourReceipt(1, "0", 1, 0, {entry(1, "z").key: "x"}, {}, 1)
     listed = replace(
         part([1], false, missing),
         entries=() if lists == "none" else (entry(1),),

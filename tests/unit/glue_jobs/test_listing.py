@@ -51,7 +51,6 @@ def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR, at_ms: int | No
         version=TAP_FOLDER.version,
         run="r",
         rows=1,
-        copies=0,
         line_texts=0,
         inputs={name: digests[name] for name in inputs},
         files={file: digests[file]},
