@@ -23,7 +23,7 @@ from lab.archive_generator.contracts import MOTION, audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from operations.archive import Days, FolderArchive, json_object
 from tests.small_contract import put, small_document
-from tests.unit.operations.support import ACCEPTED_MS, Folder, Run, line
+from tests.unit.operations.support import ACCEPTED_MS, Folder, Plane, Run, line
 
 DAY = "2026-01-01"
 ALARM, NOTE, CALL = "org.example.alarm.v1", "org.example.note.v1", "org.example.call.v1"
@@ -436,3 +436,13 @@ def test_it_equals_the_audit_afterwards(tmp_path: Path, run: Run) -> None:
     assert {
         (each["inbox"], each["type"]): each["after"] for each in found["deliveries"] if each["after"]
     } == due
+
+
+def test_the_environment_s_bucket_is_read(plane: Plane, day: Day) -> None:
+    plane.archive(TAP, [line(ALARM_EVENT)], date=DAY)
+    plane.archive(LEDGER, [decided(ALARM_EVENT)], date=DAY)
+    plane.s3.put_object(Bucket=plane.bucket, Key=f"{CONTRACTS}/{OLD.version}.json", Body=OLD.canonical)
+    file = day.folder.root / "new.json"
+    file.write_bytes(changed({"routes/alarms": None}).canonical)
+    status, out, _ = day.run("contract", "rehearse", str(file), "--date", DAY, "--jobs", "1", "--json")
+    assert (status, json.loads(out)["events"]) == (1, 1)
