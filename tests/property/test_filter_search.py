@@ -10,6 +10,7 @@ from contract.filter_search import search
 from eventplane.attributes import AttributeValue
 from eventplane.contract.possibilities import possible
 from eventplane.filters import Filter, from_document
+from tests.examples import examples
 
 TEXTS = ("", "a", "ab", "b", "5", "05", "true", "1")
 WORLD: dict[str, tuple[AttributeValue | None, ...]] = {
@@ -77,7 +78,7 @@ def _events() -> list[dict[str, AttributeValue]]:
 EVENTS = _events()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_documents())
 def test_proven_holds_everywhere(document: dict[str, Any]) -> None:
     filter: Filter = from_document(document)
