@@ -36,7 +36,7 @@ def late_days(request: AuditRequest) -> list[str]:
     """
     day, output = request.window.day, request.output
     before = [str(day - timedelta(days=at)) for at in range(1, LATE_DAYS + 1)] if day else []
-    last = {each: judged for each in before if (judged := _judged(Past(output, each).last))}
+    last = {each: judged for each in before if (judged := _judged(each, Past(output, each).last))}
     if not last:
         return []
     searched = _searched(output, last)
@@ -54,8 +54,7 @@ def late_days(request: AuditRequest) -> list[str]:
             for name, those in zip(arrived, days, strict=True):
                 for each in those:
                     found[each].add(name)
-    owed = (each for each in searched.late_days or () if each in last)
-    late = {each for each in owed if last[each].as_of_ms < searched.as_of_ms}
+    late = {each for each in last if each in searched.named and last[each].as_of_ms < searched.as_of_ms}
     for each, names in found.items():
         inventory = Past(output, each).judged(last[each].verdict)
         if inventory is None or not names <= inventory.objects.keys():
@@ -64,24 +63,29 @@ def late_days(request: AuditRequest) -> list[str]:
 
 
 class _Judged(NamedTuple):
-    """A verdict on a `day`; `late_days` are what it names, None where its audit did not search."""
+    """A verdict on a `day`; late days are what it has `named` if it `has_searched`."""
 
     verdict: Envelope
     day: str
     as_of_ms: int
-    late_days: Sequence[str] | None
+    has_searched: bool
+    named: Sequence[object]
 
 
-def _judged(read: Callable[[], Envelope | None]) -> _Judged | None:
+def _judged(day: str, read: Callable[[], Envelope | None]) -> _Judged | None:
     """Return what `read` gives; None where it is nothing, or no verdict of an audit."""
     try:
         if (verdict := read()) is None:
             return None
         data = verdict.data()
-        window, as_of_ms = data["window"], int(data["watermark"]["as_of_ms"])
-        return _Judged(verdict, str(window["date"]), as_of_ms, window.get("late_days"))
+        as_of_ms, named = data["watermark"]["as_of_ms"], data["window"].get("late_days")
     except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
         return None
+    has_searched = isinstance(named, list)
+    is_verdict = isinstance(as_of_ms, int) and is_time(as_of_ms)
+    return (
+        _Judged(verdict, day, as_of_ms, has_searched, named if has_searched else ()) if is_verdict else None
+    )
 
 
 def _searched(output: Objects, last: Mapping[str, _Judged]) -> _Judged:
@@ -89,8 +93,8 @@ def _searched(output: Objects, last: Mapping[str, _Judged]) -> _Judged:
     for day, judged in last.items():
         for number in range(revision_of(judged.verdict), -1, -1):
             body = output.read(report_name(day, number)) or b""
-            found = _judged(partial(verdict_event, body))
-            if found and found.late_days is not None:
+            found = _judged(day, partial(verdict_event, body))
+            if found and found.has_searched:
                 return found
     return last[max(last)]
 

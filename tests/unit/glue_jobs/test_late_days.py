@@ -223,11 +223,29 @@ def test_two_nightly_audits_at_once_judge_a_day_twice_at_most(
 
 
 @pytest.mark.parametrize(
-    "body", ["", "[]", '{"id":"1","source":"/s","type":"t","specversion":"1.0","data":{}}']
+    ("name", "value"),
+    [
+        ("verdict", None),
+        ("window", []),
+        ("watermark", {"as_of_ms": 10**20}),
+        ("window", {"late_days": {"x": 1}}),
+    ],
 )
-def test_a_false_verdict_is_none(nights: Nights, body: str) -> None:
-    put(nights.output / f"verdicts/{day(3)}.json", body.encode())
+def test_a_false_verdict_hides_no_late_row(nights: Nights, name: str, value: object) -> None:
+    path = nights.output / f"verdicts/{day(3)}.json"
+    verdict = json.loads(path.read_text())
+    verdict["data"][name] = value
+    put(path, json.dumps(verdict).encode())
     put(nights.output / f"reports/{day(3)}/0.json", b"{}")
     nights.send(1, written=4)
     nights.write()
-    assert nights.searched() == [day(1)]
+    assert day(1) in nights.searched()
+
+
+def test_no_verdict_at_all_is_no_late_day(nights: Nights) -> None:
+    for each in range(4):
+        put(nights.output / f"verdicts/{day(each)}.json", b"")
+        put(nights.output / f"reports/{day(each)}/0.json", b"{}")
+    nights.send(1, written=4)
+    nights.write()
+    assert nights.searched() == []
