@@ -7,8 +7,9 @@ acknowledges and sends. So only what is on the disk is acknowledged, and no dest
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
 from edge.counts import Counts
+from edge.dispatch import subscriptions
 from edge.durable import can_load
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.health_status import LOST_SESSION_REMEDY
@@ -75,6 +77,7 @@ class Forwarder:
     contract. A damaged spool is opened again, which recovers it; if its disk fails, one in memory takes its
     place (`disk` has the reason). `spool` is the one in use, `contract` the one in force. What was not
     committed is not acknowledged. `run` raises `SpoolError` if another process takes the spool meanwhile.
+    `former` are the mapped topics of the contract before.
     """
 
     def __init__(
@@ -90,8 +93,10 @@ class Forwarder:
         image: Contract | None = None,
         first_report_s: float = FIRST_REPORT_S,
         disk: DiskWatch | None = None,
+        former: Iterable[str] = (),
     ) -> None:
         self.counts = Counts()
+        self._former = {*former}
         self._system = system
         self.settings = settings
         self.links = links
@@ -149,6 +154,7 @@ class Forwarder:
             if (reload := self._next) is not None:
                 # From the next turn on; stored events stay stored.
                 self._next = None
+                self._former.update(each.filter for each in self.contract.mappings)
                 self.contract, self.image = reload.contract, reload.image or self.image
                 self._components.adopt(self.contract, self.image)
             self._send(now)
@@ -284,8 +290,8 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                if self.links[link].connected(generation, now) and link is LinkName.LOCAL:
-                    self._expect_session(batch)
+                if self.links[link].connected(generation, now):
+                    self._take_connected(link, batch)
             case Disconnected(link, generation, reason):
                 if self.links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
@@ -293,6 +299,14 @@ class Forwarder:
                 self._next = message
             case Stop():
                 self._stopping = True
+
+    def _take_connected(self, link: LinkName, batch: Batch) -> None:
+        if link is LinkName.LOCAL:
+            self._expect_session(batch)
+        if self._former and can_load("edge.mapping"):
+            from edge.mapping import unsubscribe
+
+            unsubscribe(self._former, self.links, partial(subscriptions, self.contract))
 
     def _expect_session(self, batch: Batch) -> None:
         """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 from edge.decision import Decider, Decision
@@ -13,7 +14,10 @@ from eventplane.dead_letter import Refusal
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Reason
-from eventplane_mqtt.mailbox import Received
+from eventplane_mqtt.link import Link
+from eventplane_mqtt.mailbox import LinkName, Received
+
+_log = logging.getLogger(__name__)
 
 _RANDOM_BYTES = 16
 
@@ -81,6 +85,21 @@ class Mapper:
         submission = _FirstDelivery(*first)
         submission.variant = variant
         return submission
+
+
+def unsubscribe(
+    former: set[str], links: Mapping[LinkName, Link], subscriptions: Callable[[LinkName], Iterable[str]]
+) -> None:
+    """Leave the `former` topics that a session's `subscriptions` lack, once both sessions have theirs.
+
+    A broker sends a message once for each filter that matches it (MQTT 5), under several packet ids.
+    """
+    sessions = (LinkName.LOCAL, LinkName.URGENT)
+    if all(links[each].up for each in sessions):
+        for each in sessions:
+            if gone := sorted(former.difference(subscriptions(each))):
+                links[each].connection.unsubscribe(*gone)
+        _log.info("left the former topics that no mapping has")
 
 
 def _refused(error: EnvelopeError, message: Received, channel: Channel) -> Submission:

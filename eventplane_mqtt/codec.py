@@ -6,7 +6,7 @@ MQTT 3.1.1, 0x80 in a SUBACK means the same and those of a CONNACK are 1 to 5 (s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -251,6 +251,7 @@ class Decoder:
         # By the whole first byte: of all these packets the lower half is reserved, and 0.
         self._decode: dict[int, Callable[[bytes], Packet]] = {
             0x20: self._connack, 0x40: self._puback, 0x90: self._suback, 0xD0: self._pingresp,
+            0xB0: lambda body: PubAck(_mid(PacketReader("UNSUBACK", body)), 0),
         }  # fmt: skip
         if self._is_5:
             self._decode[0xE0] = self._disconnect
@@ -444,6 +445,12 @@ def encode_subscribe(version: int, mid: int, filters: Sequence[str], qos: int, o
     options = bytes((qos,))
     head = mid.to_bytes(2, "big") + (_owner_properties(owner) if version == 5 else b"")
     return b"\x82" + _sized(head + b"".join(_text(each) + options for each in filters))
+
+
+def encode_unsubscribe(version: int, mid: int, filters: Iterable[str]) -> bytes:
+    """Encode UNSUBSCRIBE from `filters`."""
+    head = mid.to_bytes(2, "big") + (b"\0" if version == 5 else b"")
+    return b"\xa2" + _sized(head + b"".join(map(_text, filters)))
 
 
 @lru_cache(maxsize=64)

@@ -122,6 +122,12 @@ class Connection:
             self._self_pipe.wake()
         return mid
 
+    def unsubscribe(self, *filters: str) -> None:
+        """Send UNSUBSCRIBE, if the connection is up."""
+        with self._lock:
+            self._session.unsubscribe(filters)
+            self._self_pipe.wake()
+
     def ping(self) -> int:
         """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 as for `publish`."""
         with self._lock:

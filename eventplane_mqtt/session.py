@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -246,6 +246,11 @@ class Session:
         elif not mid or self._sent.may_go(packet, len(self._filters)):
             self._put(packet)
         return mid
+
+    def unsubscribe(self, filters: Collection[str]) -> None:
+        """Send UNSUBSCRIBE, if the session is up."""
+        if self.ended is None and self._phase is _Phase.UP and (mid := self._sent.new_id()):
+            self._put(codec.encode_unsubscribe(self._version, mid, filters))
 
     def ping(self) -> int:
         """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 while not up."""

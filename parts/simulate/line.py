@@ -153,6 +153,10 @@ class Dialled:
         self._flush_soon()
         return mid
 
+    def unsubscribe(self, *filters: str) -> None:
+        self._session.unsubscribe(filters)
+        self._flush_soon()
+
     def acknowledge(self, *mids: int) -> None:
         self._step("acknowledge")
         for mid in mids:

@@ -1,5 +1,6 @@
 """Programs that publish plain JSON at a real Mosquitto, and one of them that wants more than its mappings."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lab.mosquitto import Broker, plain_client
 from lab.process import Supervisor
 from tests.integration.access import start_guarded
 from tests.integration.edge.conftest import Home, MakeHome, RecordingCloud, wait_for
+from tests.integration.edge.test_operations import signal_forwarder
 from tests.integration.mqtt import TestClient
 from tests.mapped import MOTION, mapped
 from tests.small_contract import with_changes
@@ -80,6 +82,33 @@ def test_the_broker_repeats_a_message_under_its_packet_id(
     found = again.gather(Received, 2)
     assert [(each.mid, each.duplicate) for each in found] == [(each.mid, True) for each in seen]
     again.close()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_another_pattern_for_a_topic_does_not_double_its_messages(
+    home: Home, cloud: RecordingCloud, home_contract: Contract, restarts: bool
+) -> None:
+    changes = {
+        "mappings/motion/topic": "zigbee2mqtt/kitchen/{sensor}",
+        "mappings/motion/attributes": None,
+        "mappings/smoke": None,
+        "outbox/priority": "urgent",
+    }
+    paths = {f"participants/zigbee/{path}": value for path, value in changes.items()}
+    file = home.settings.with_name("contract.json")
+    file.write_bytes(with_changes(home_contract, paths).canonical)
+    if restarts:
+        home.forwarder.kill()
+        home.forwarder.start()
+    else:
+        signal_forwarder(home, signal.SIGHUP)
+    # Once both of its sessions are up.
+    wait_for(lambda: home.logged("left the former topics") > 0)
+    with TestClient("zigbee2mqtt", "127.0.0.1", home.broker.port) as program:
+        for number in range(3):
+            assert program.publish(KITCHEN, b'{"occupancy": true, "battery": %d}' % number)
+    wait_for(lambda: len(of_type(cloud, MOTION)) >= 3 and home.drained())
+    assert [each.data()["battery"] for each in of_type(cloud, MOTION)] == [0, 1, 2]
 
 
 def test_a_retained_state_is_no_event(

@@ -103,6 +103,7 @@ class FakeWire:
     acknowledged: list[int] = field(default_factory=list)
     answered: int = 0
     pings: int = 0
+    left: list[str] = field(default_factory=list)
     closed: bool = False
     abandoned: bool = False
     resumed: bool = True
@@ -110,6 +111,9 @@ class FakeWire:
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         self.published.append((len(self.published) + 1, topic, payload))
         return len(self.published)
+
+    def unsubscribe(self, *filters: str) -> None:
+        self.left += filters
 
     def ping(self) -> int:
         self.pings += 1

@@ -167,6 +167,25 @@ def test_another_contract_changes_what_is_mapped(mapping_device: Device) -> None
     assert len(moved(mapping_device)) == 1
 
 
+def test_former_topics_are_left_once_both_sessions_are_up(mapping_device: Device) -> None:
+    device = mapping_device
+    changes = {"mappings/motion/topic": "zigbee2mqtt/{room}/motion/x", "mappings/smoke/topic": "smoke/{room}"}
+    device.turn(Reload(mapped(contract(), ALARM, changes)))
+    device.redial(LinkName.LOCAL)
+    assert not device.local.last.left  # the other session has not subscribed yet
+    device.connect(LinkName.URGENT)
+    for session, wire in ((LinkName.LOCAL, device.local.last), (LinkName.URGENT, device.urgent.last)):
+        assert {"zigbee2mqtt/+/motion", "zigbee2mqtt/+/smoke"} <= {*wire.left}
+        assert not {*wire.left}.intersection(subscriptions(device.forwarder.contract, session))
+
+
+def test_a_mapping_that_becomes_urgent_leaves_the_first_session(mapping_device: Device) -> None:
+    device = mapping_device
+    device.turn(Reload(mapped(contract(), ALARM, {"outbox/priority": "urgent"})))
+    device.redial(LinkName.LOCAL, LinkName.URGENT)
+    assert "zigbee2mqtt/+/motion" in {*device.local.last.left} - {*device.urgent.last.left}
+
+
 def test_a_full_spool_refuses_and_counts(make: MakeDevice) -> None:
     device = make(plane=PLANE, capacity_deliveries=40)
     for number in range(60):

@@ -21,6 +21,7 @@ from eventplane_mqtt.codec import (
     encode_puback,
     encode_publish,
     encode_subscribe,
+    encode_unsubscribe,
     topic_name,
 )
 from tests.unit.eventplane_mqtt import broker_packets as broker
@@ -64,6 +65,8 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
         (encode_subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
         (encode_subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),
         (encode_subscribe(5, 1, ["a"], 1, 128), "82 0a 00 01 03 0b 80 01 00 01 61 01"),
+        (encode_unsubscribe(4, 1, ["a", "b/#"]), "a2 0a 00 01 00 01 61 00 03 62 2f 23"),
+        (encode_unsubscribe(5, 0x102, ["a"]), "a2 06 01 02 00 00 01 61"),
         (encode_publish(4, T, b"hi", 0), "30 07 00 03 61 2f 62 68 69"),
         (encode_publish(4, T, b"", 10, retain=True), "33 07 00 03 61 2f 62 00 0a"),
         (encode_publish(5, T, b"hi", 10), "32 0a 00 03 61 2f 62 00 0a 00 68 69"),
@@ -188,7 +191,7 @@ def test_properties_that_are_too_large_leave_no_payload() -> None:
         (4, b"\x00\x00", "reserved packet"),
         (4, b"\x10\x00", "CONNECT"),
         (4, b"\x50\x02\x00\x01", "PUBREC"),
-        (4, b"\xb0\x02\x00\x01", "UNSUBACK"),
+        (4, b"\xb0\x02\x00\x00", "UNSUBACK"),
         (4, b"\xc0\x00", "PINGREQ"),
         (4, b"\xe0\x00", "DISCONNECT"),
         (5, b"\xf0\x00", "AUTH"),

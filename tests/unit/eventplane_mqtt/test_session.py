@@ -451,3 +451,13 @@ def test_a_message_that_is_of_no_use_is_acknowledged_at_once_and_takes_no_room()
     assert session.take_messages() == [Received(LinkName.URGENT, 2, 100, "t", b"alarm")]
     assert session.take_bytes(1_000) == b"".join(map(codec.encode_puback, range(1, 100)))
     assert session.dropped == 0
+
+
+def test_it_leaves_topics_and_the_answer_frees_the_id() -> None:
+    wire = up()
+    wire.session.unsubscribe(("a/b",))
+    assert wire.sent() == b"\xa2\x07\x00\x01\x00\x03a/b"
+    assert wire.receive(b"\xb0\x02\x00\x01") == [Acknowledged(LinkName.CLOUD, 2, 1)]
+    wire.session.end("over")
+    wire.session.unsubscribe(("a/b",))
+    assert wire.sent() == b""
