@@ -364,10 +364,14 @@ def headline(found: Mapping[str, Any]) -> str:
     alarms = found["alarms"]
     if not alarms["said"]:
         return "no alarm was said: nothing in the traffic is urgent by the contract"
-    lines = [f"{alarms['said']:,} alarms were said; {alarms['lost']:,} deliveries of them are lost"]
+    lines = [
+        f"{alarms['said']:,} alarms were said ({ASSUMED}); {alarms['lost']:,} deliveries of them are lost "
+        f"({MEASURED} in homes, {MODELLED} in the cloud)"
+    ]
     lines += [
         f"{each['channel']}: {each['handled']:,} of {each['due']:,} handled; "
-        f"median {seconds(each['p50_s'])}, p99 {seconds(each['p99_s'])}, slowest {seconds(each['most_s'])}"
+        f"median {seconds(each['p50_s'])}, p99 {seconds(each['p99_s'])}, "
+        f"slowest {seconds(each['most_s'])} ({MODELLED})"
         for each in alarms["inboxes"]
     ]
     if not alarms["inboxes"]:
