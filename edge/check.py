@@ -1,4 +1,4 @@
-"""Check the files and the proxy that the settings name, without touching the spool or a broker."""
+"""Check files, proxy and home broker of the settings, without touching the spool or a session of ours."""
 
 from __future__ import annotations
 
@@ -76,6 +76,45 @@ def proxy_warning(cloud: CloudSettings) -> str | None:
             dial(cloud.endpoint("", (), None), wait_for).close()
     except (OSError, MqttError) as error:
         return str(error)
+    return None
+
+
+def version_warning(local: LocalSettings) -> str | None:
+    """Return why the home's broker, if it is up, takes no connection by MQTT 5; None if it does, or need not.
+
+    A stranger asks, without a login: a client of ours would end the connection that the forwarder has.
+    """
+    from eventplane_mqtt.endpoint import BrokerAddress, Endpoint
+    from eventplane_mqtt.probe import BlockingConnection, ConnectionEndedError
+    from eventplane_mqtt.profile import load_profile
+
+    if local.protocol != "5":
+        return None
+    address = BrokerAddress(local.host, local.port)
+    if local.profile is not None:
+        with suppress(DiscoveryError):
+            listeners = load_profile(local.profile)
+            choose = load("discovery", "broker").choose
+            address = choose(listeners, has_login=local.login is not None)
+    stranger = Endpoint(
+        address.host,
+        address.port,
+        client_id=f"{local.client_id}-check",
+        clean_session=True,
+        keepalive_s=0,
+        connect_timeout_s=local.connect_timeout_s,
+        tls=address.tls,
+        protocol="5",
+    )
+    connection = BlockingConnection(stranger)
+    try:
+        connection.wait_connected()
+    except ConnectionEndedError as error:
+        # Other refusals are of the stranger, not of the version.
+        if "protocol" in error.reason:
+            return f"{address}: {error.reason}"
+    finally:
+        connection.close()
     return None
 
 

@@ -93,7 +93,8 @@ def _check(options: Options) -> None:
         print("warning: there is no certificate yet; provisioning has to bring it")
     elif warning := check.expires_soon(settings.cloud, now):
         print(f"warning: {warning}")
-    for each in filter(None, (*check.broker_warnings(settings.local), check.proxy_warning(settings.cloud))):
+    reached = check.version_warning(settings.local), check.proxy_warning(settings.cloud)
+    for each in filter(None, (*check.broker_warnings(settings.local), *reached)):
         print(f"warning: {each}")
 
 

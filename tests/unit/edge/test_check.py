@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
+from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems, version_warning
 from edge.command_line import main
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from edge.system import SYSTEM
@@ -355,3 +357,38 @@ def test_a_broker_that_cannot_start_or_listens_elsewhere_is_reported(
     assert warning in warned if warning else not warned
     assert file_problems(settings(cloud, local=LocalSettings(host="elsewhere.home")), NOW) == []
     assert broker_warnings(LocalSettings(host="elsewhere.home")) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "warning"),
+    [
+        (b"\x20\x02\x00\x01", "unsupported protocol version; set local.protocol"),
+        (b"\x20\x03\x00\x84\x00", "unsupported protocol version; set local.protocol"),
+        (b"", "hung up instead of CONNACK"),
+        (b"\x20\x03\x00\x00\x00", None),
+        (b"\x20\x03\x00\x87\x00", None),
+        (b"\x20\x02\x00\x05", None),
+    ],
+)
+def test_a_broker_without_mqtt_5_is_found(answer: bytes, warning: str | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        local = LocalSettings(port=server.getsockname()[1])
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                asked.append(connection.recv(1_000))
+                connection.sendall(answer)
+
+        asked: list[bytes] = []
+        thread = threading.Thread(target=serve)
+        thread.start()
+        found = version_warning(local)
+        thread.join()
+        assert warning is None if found is None else warning and warning in found
+        assert found is None or found.startswith(f"127.0.0.1:{local.port}: ")
+        # A session of its own, which ends with the connection, and no login.
+        assert b"\x04MQTT\x05\x02" in asked[0]
+        assert asked[0].endswith(b"eventplane-forwarder-check")
+    assert version_warning(LocalSettings(port=local.port)) is None
+    assert version_warning(LocalSettings(port=local.port, protocol="3.1.1")) is None
