@@ -7,7 +7,7 @@ import gzip
 import json
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
@@ -114,9 +114,13 @@ class Days:
         self.first, self.last = first, last
         self.damaged: dict[str, str] = {}
         self._contracts: dict[str, bytes | None] = {}
+        self._found: dict[tuple[str, Hashable], dict[str, list[Any]]] = {}
 
-    def records(self, folder: str, wanted: Wanted) -> Iterator[Record]:
-        """The records that `wanted` gives for the lines of `folder`, each with what its kind always has."""
+    def records(self, folder: str, wanted: Wanted, about: Hashable = None) -> Iterator[Record]:
+        """The records that `wanted` gives for the lines of `folder`, each with what its kind always has.
+
+        `about` is as in `rows`.
+        """
 
         def checked(line: bytes) -> Record | None:
             record = wanted(line)
@@ -124,16 +128,19 @@ class Days:
                 _check(record, folder)
             return record
 
-        return self.rows(folder, checked)
+        return self.rows(folder, checked, about)
 
-    def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
+    def rows(self, folder: str, wanted: Callable[[bytes], T | None], about: Hashable = None) -> Iterator[T]:
         """Yield what `wanted` returns for the lines of `folder`. No object is in memory as a whole, and only
-        what was found in the few that are read ahead.
+        what was found in the few that are read ahead. Objects do not change: what is asked for again `about`
+        the same is read in new ones only, and what was found in the others is kept.
         """
+        kept = None if about is None else self._found.setdefault((folder, about), {})
+        read = self.rows_of if kept is None else partial(self._kept, kept)
         with system.pool(_PARALLEL) as workers:
             ahead: deque[Callable[[], list[T]]] = deque()
             for name in self.names(folder, self._hours):
-                ahead.append(workers.submit(partial(self.rows_of, name, wanted)).result)
+                ahead.append(workers.submit(partial(read, name, wanted)).result)
                 if len(ahead) > _PARALLEL:
                     yield from ahead.popleft()()
             while ahead:
@@ -164,6 +171,14 @@ class Days:
             return None
         until = f"raw lines up to {max(left)[0].removeprefix('date=')} have left (raw_days)"
         return f"{until}: query the table `{folder}` in Athena, or restore them"
+
+    def _kept(self, kept: dict[str, list[T]], name: str, wanted: Callable[[bytes], T | None]) -> list[T]:
+        if name in kept:
+            return kept[name]
+        found = self.rows_of(name, wanted)
+        if name not in self.damaged:
+            kept[name] = found
+        return found
 
     def rows_of(self, name: str, wanted: Callable[[bytes], T | None]) -> list[T]:
         """Return what `wanted` returns for the lines of the object `name`."""

@@ -44,7 +44,7 @@ def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[s
         record = json_object(line) if REPORT_PREFIX.encode() in line else None
         return record if record is not None and record["client_id"] in homes else None
 
-    for each in days.records(TAP, wanted) if homes else ():
+    for each in days.records(TAP, wanted, frozenset(homes)) if homes else ():
         try:
             event = event_in_tap(each)
         except EnvelopeError:

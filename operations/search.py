@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -58,7 +58,7 @@ def sources_of(id: str, days: Days) -> set[str]:
         claims = _claims(record) if "event" in record else (own,)
         return {each[0] for each in claims if each and each[1] == id and each[0]}
 
-    return {source for folder in (TAP, LEDGER) for found in days.rows(folder, wanted) for source in found}
+    return {source for folder in (TAP, LEDGER) for found in days.rows(folder, wanted, id) for source in found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,11 @@ class Sought:
         """A line of the handovers as a record, if it is about what is followed."""
         record = json_object(line) if _literal(self.claim[1]) in line else None
         return record if record is not None and (record["source"], record["id"]) == self.claim else None
+
+    @property
+    def about(self) -> Hashable:
+        """What tells one search from another."""
+        return self.claim, self.senders, frozenset(self.letters.items()), self.items
 
     @cached_property
     def _letter_ids(self) -> dict[str, str]:

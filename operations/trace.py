@@ -84,7 +84,7 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
 
     `contract` says what was to be expected of an event on which no router decided.
     """
-    taps = _once(days.records(TAP, in_tap(claim)), "message_id", "index")
+    taps = _once(days.records(TAP, in_tap(claim), claim), "message_id", "index")
     seen = _Seen(claim)
     for each in taps:
         seen.take(each)
@@ -93,7 +93,7 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
     while True:
         followed = Sought(claim, senders, seen.letters, frozenset(seen.items.values()))
         records = _once(
-            days.records(LEDGER, followed.wanted),
+            days.records(LEDGER, followed.wanted, followed.about),
             "message_id",
             "source",
             "id",
@@ -106,7 +106,7 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
             break
         # The ids of their dead letters are known only now.
         senders |= found
-    ends = _once(days.records(HANDOVERS, followed.handed_over), "message_id", "route", "decided_at_ms")
+    ends = _once(days.records(HANDOVERS, followed.handed_over, claim), "message_id", "route", "decided_at_ms")
     waiting = [each for each in letters if claim in each.claims]
     homes = homes_of({each["client_id"] for _, each in seen.events}, days, contract)
     about = seen.senders | found | {str(each.sender or "") for each in waiting}

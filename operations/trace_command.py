@@ -158,9 +158,9 @@ def _follow(options: argparse.Namespace, contract: Contract) -> int:
     """Print the steps as they become known; with --json one object a line."""
     end = system.monotonic() + options.timeout if options.timeout else None
     printed: set[tuple[str, str]] = set()
-    cloud: Cloud | None = None
+    cloud, days = _archive(options)
     while True:
-        found, days, cloud = found_traces(options, contract, cloud)
+        found = _found(options, contract, cloud, days)
         for each in found:
             for station in each.stations:
                 line = "  ".join(map(text.word, _row(station)))
@@ -185,16 +185,21 @@ def _follow(options: argparse.Namespace, contract: Contract) -> int:
         system.sleep(_PAUSE_S)
 
 
-def found_traces(
-    options: argparse.Namespace, contract: Contract, cloud: Cloud | None = None
-) -> tuple[list[Trace], Days, Cloud | None]:
-    """The traces of the event that is named, of which days they are, and the `cloud` that has the archive."""
-    if cloud is None and not is_folder(options.archive):
-        cloud = enter(options.env)
-    days = days_of(options, cloud)
+def found_traces(options: argparse.Namespace, contract: Contract) -> tuple[list[Trace], Days, Cloud | None]:
+    """The traces of the event that is named, of which days they are, and the cloud that has the archive."""
+    cloud, days = _archive(options)
+    return _found(options, contract, cloud, days), days, cloud
+
+
+def _archive(options: argparse.Namespace) -> tuple[Cloud | None, Days]:
+    cloud = None if is_folder(options.archive) else enter(options.env)
+    return cloud, days_of(options, cloud)
+
+
+def _found(options: argparse.Namespace, contract: Contract, cloud: Cloud | None, days: Days) -> list[Trace]:
     letters = list(_letters(options, cloud, contract)) if cloud else []
     claims = _claims(options.names, days, letters)
-    return [each for claim in claims for each in traces(claim, days, letters, contract)], days, cloud
+    return [each for claim in claims for each in traces(claim, days, letters, contract)]
 
 
 def _with_reports(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -47,7 +47,8 @@ BEGINS: Final = date(2026, 1, 1)
 class _Read(Days):
     """Days of an archive in memory, which no thread reads ahead."""
 
-    def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
+    def rows(self, folder: str, wanted: Callable[[bytes], T | None], about: Hashable = None) -> Iterator[T]:
+        del about
         return chain.from_iterable(self.rows_of(name, wanted) for name in self.names(folder, self._hours))
 
 

@@ -21,7 +21,7 @@ from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.trace_context import context_of
-from operations.archive import Days
+from operations.archive import Days, FolderArchive
 from operations.command import DONE, END_UNKNOWN, FAILED
 from operations.letters import Letter, read_letter
 from operations.search import in_tap, sources_of
@@ -463,6 +463,25 @@ def test_following_prints_each_step_once_until_all_is_known(
     assert (status, err.count("\n"), err[:9]) == (3, 1, "missing: ")
     told = [json.loads(line) for line in out.splitlines()]
     assert [each.get("what") or each["inbox"] for each in told] == ["accepted", "in the inbox", ANALYTICS]
+
+
+def test_following_reads_each_object_once(folder: Folder, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.write("tap", [tap_line(SENT.json)], "2026-03-02")
+    read: list[str] = []
+    opened = FolderArchive.open
+    monkeypatch.setattr(
+        FolderArchive, "open", lambda archive, name: (read.append(name), opened(archive, name))[1]
+    )
+    looks: list[int] = []
+
+    def sleep(_: float) -> None:
+        looks.append(sum(name.startswith("tap/") for name in read))
+        folder.write("ledger", [DELIVERED] * (len(looks) == 3), "2026-03-02", f"object-{len(looks)}")
+
+    monkeypatch.setattr("operations.system.sleep", sleep)
+    assert run("trace", "17", "--follow", *DAYS, *folder.named)[0] == 3
+    # For its sources, its own line, and the reports of its home.
+    assert looks == [3, 3, 3]
 
 
 def test_following_ends_in_time_with_what_is_missing(folder: Folder, run: Run) -> None:
