@@ -30,6 +30,9 @@ _MOST: Final = 24
 _DEEP: Final = 4
 """Levels of a payload down to which optional members are there: a schema may contain itself."""
 
+_TRIES: Final = 20_000
+"""Parts of a schema that are looked at, some seconds in all: it may contain itself several times."""
+
 _LARGE: Final = 10_000
 """Most characters and elements that an example has: a larger one would hardly fit into an event."""
 
@@ -58,6 +61,10 @@ _SPEAKS_OF: Final = {
 """The types of values, each with the keywords that are about it."""
 
 
+class _GivenUpError(Exception):
+    """Too many parts were looked at."""
+
+
 class NoExampleError(EventPlaneError):
     """No payload was found that is valid by the schema `id`."""
 
@@ -75,7 +82,7 @@ def example_of(id: str, schemas: Mapping[str, Mapping[str, Any]]) -> Any:
     )
     try:
         return next(_Examples(registry).of(_absolute(schemas[id], id)))
-    except (StopIteration, RecursionError, Unresolvable, re.error) as error:
+    except (_GivenUpError, StopIteration, RecursionError, Unresolvable, re.error) as error:
         raise NoExampleError(id) from error
 
 
@@ -84,9 +91,13 @@ class _Examples:
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
+        self._tries = 0
 
     def of(self, schema: Schema, depth: int = 0) -> Iterator[Any]:
-        """Yield different examples of `schema`, the plainest first."""
+        """Yield different examples of `schema`, the plainest first. Raises `_GivenUpError`."""
+        self._tries += 1
+        if self._tries > _TRIES:
+            raise _GivenUpError
         is_valid = jsonschema.Draft202012Validator(schema, registry=self._registry).is_valid
         proposed = islice(self._proposed(schema, depth), _MOST * _MOST)
         return islice(_different(each for each in proposed if is_valid(each)), _MOST)
@@ -150,16 +161,20 @@ class _Examples:
             (f"member{number}" for number in count(1)),
         )
         more = dict.fromkeys(islice(free, min(schema.get("minProperties", 0), _MOST)))
-        for wanted in (needed | optional, needed | optional | more, needed):
-            # The deeper, the fewer: each level would multiply them.
-            values = {
-                name: list(islice(self.of(_member(schema, name), depth + 1), max(1, _MOST >> depth)))
-                for name in wanted
-            }
-            plain = {name: each[0] for name, each in values.items() if each}
+        choices = needed | optional, needed | optional | more, needed
+        for wanted in dict.fromkeys(map(tuple, choices)):
+            values, plain = dict[str, Iterator[Any]](), dict[str, Any]()
+            for name in wanted:
+                values[name] = self.of(_member(schema, name), depth + 1)
+                if found := list(islice(values[name], 1)):
+                    plain[name] = found[0]
+                elif name in needed:
+                    break
             if needed.keys() <= plain.keys():
                 yield plain
-                yield from (plain | {name: each} for name in plain for each in values[name][1:])
+                # The deeper, the fewer: each level would multiply them.
+                for name in plain:
+                    yield from (plain | {name: each} for each in islice(values[name], _MOST >> depth))
 
     def _arrays(self, schema: Mapping[str, Any], depth: int) -> Iterator[Any]:
         rest: Schema = schema.get("items", True)

@@ -91,6 +91,7 @@ TREE = an_object(name={"type": "string"}, children={"type": "array", "items": {"
         {"$defs": {"n": {"$anchor": "n", "type": "integer"}}, "$ref": "#n", "minimum": 7},
         TREE,
         an_object(next={"anyOf": [{"$ref": "#"}, {"type": "null"}]}),
+        an_object(**{f"next{each}": {"anyOf": [{"type": "null"}, {"$ref": "#"}]} for each in range(9)}),
         {"type": "object", "minProperties": 3, "additionalProperties": {"type": "integer"}},
         {"minProperties": 1, "patternProperties": {"^x-[a-z]+$": {}}, "additionalProperties": False},
         an_object(a={}) | {"dependentRequired": {"a": ["b"]}, "properties": {"b": {"type": "boolean"}}},
@@ -118,6 +119,7 @@ def test_other_documents_are_followed() -> None:
         {"type": "string", "pattern": r"^\p{L}$"},
         {"type": "string", "pattern": "a{4000000}"},
         an_object(next={"$ref": "#"}),
+        an_object(**{f"next{each}": {"$ref": "#"} for each in range(9)}),
     ],
     ids=str,
 )  # fmt: skip
