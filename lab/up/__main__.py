@@ -78,6 +78,13 @@ def main() -> int:
             f"the local cloud refused: {error}; {remedy}", style="red", markup=False, soft_wrap=True
         )
         return 1
+    except OSError as error:
+        place, remedy = (
+            error.filename or folder.path,
+            "name a folder with room that can be written by --folder",
+        )
+        console.print(f"{place}: {error.strerror}; {remedy}", style="red", markup=False, soft_wrap=True)
+        return 1
     except KeyboardInterrupt:
         if options.verb != "start":
             console.print("stopped before the end; repeat the command", style="red")

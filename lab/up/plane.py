@@ -296,7 +296,9 @@ class LocalPlane:
                 if not self._supervisor.is_running(name):
                     log.unlink(missing_ok=True)
                 line = [str(TOOLS / "python"), "-m", "eventplane", *typed]
-                child = self._supervisor.start(name, line, env={**os.environ, **self._environment}, cwd=ROOT)
+                child = self._supervisor.start(
+                    name, line, env={**self._plane.cloud.environment(), **self._environment}, cwd=ROOT
+                )
         except NameTakenError:
             raise QuestionOpenError(question) from None
         status = child.wait()

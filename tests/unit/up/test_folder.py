@@ -12,6 +12,7 @@ import pytest
 from lab.cloud import CloudEndpoint
 from lab.deploy import ROOT
 from lab.process import RunningError
+from lab.up.__main__ import main
 from lab.up.folder import MARK, NotUpError, PlaneFolder, Running, end_leftovers, stop
 from tests.eventually import eventually
 
@@ -69,6 +70,16 @@ def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folde
     assert end_leftovers(folder) == 1
     assert left.wait(10) == -signal.SIGKILL
     assert [each.poll() for each in others] == [None, None]
+
+
+def test_a_folder_that_cannot_be_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(sys, "argv", ["up", "start", "--folder", str(file / "up")])
+    assert main() == 1
+    assert f"{file / 'up'}: Not a directory; name a folder" in capsys.readouterr().out
 
 
 def test_the_environment_leads_to_all_of_the_plane(folder: PlaneFolder) -> None:
