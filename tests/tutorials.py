@@ -16,6 +16,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "tutorials"
 
 _BLOCK: Final = re.compile(r"^```([a-z]+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SHELL_BLOCK: Final = re.compile(r"^ *```(sh|console)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _STAYS: Final = " stays"
 _FIRST: Final = "Terminal 1"
 _END_S: Final = 60.0
@@ -61,6 +63,17 @@ def steps(page: Path) -> list[Step | File]:
             found += _typed(title.removesuffix(_STAYS) or _FIRST, text, stays=title.endswith(_STAYS))
         elif title:
             found.append(File(title, text))
+    return found
+
+
+def shell_lines(page: Path) -> list[str]:
+    """Return the commands of all shell blocks of `page`, with those of `sh`, whose output is not shown."""
+    found = []
+    for language, text in _SHELL_BLOCK.findall(page.read_text()):
+        lines = textwrap.dedent(text)
+        if language == "sh":
+            lines = re.sub(r"^(?=[^\s#])", "$ ", lines, flags=re.MULTILINE)
+        found += [each.command for each in _typed(_FIRST, lines, stays=False) if each.command]
     return found
 
 
