@@ -14,6 +14,9 @@ from eventplane.contract.reader import NAME, Section, Setting
 from eventplane.device_reports import PLANE_TYPES
 from eventplane.names import REPLY_TYPE
 
+MAX_MAPPINGS: Final = 256
+"""Most mappings of a contract. Ours: a device asks each for each message, and compares them in pairs."""
+
 ALLOWED: Final = frozenset(
     {"subject", "time", "dataschema", "partitionkey", "sequence", "severitytext", "severitynumber"}
 )
@@ -121,6 +124,9 @@ def check_mappings(
             top.fault(
                 f"{path}.type", f"`sends` of {each.participant} does not name it", "add the type to `sends`"
             )
+    if len(found) > MAX_MAPPINGS:
+        top.fault("participants", f"{len(found)} mappings", f"keep to {MAX_MAPPINGS}: use wider patterns")
+        return
     for one, other in combinations(found, 2):
         if overlap(one.topic, other.topic):
             top.fault(

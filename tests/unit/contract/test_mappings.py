@@ -13,7 +13,7 @@ from contract.loader import load_contract
 from contract.schema import contract_schema
 from eventplane.alarm_floor import floor_problems
 from eventplane.contract import ContractError, compile_contract, contract_document, load_compiled
-from eventplane.contract.mapping_reader import ALLOWED
+from eventplane.contract.mapping_reader import ALLOWED, MAX_MAPPINGS
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from operations.command_line import main
 from tests.mapped import MAPPINGS, MOTION, ROOM, mapped
@@ -98,6 +98,11 @@ def test_no_mapping_sets_what_the_plane_sets() -> None:
     for name in {*known, "data"} - ALLOWED:
         place = f"{LIST}.motion.attributes.{name}"
         assert "the plane sets it" in faults({"mappings/motion/attributes": {name: "1"}})[place], name
+
+
+def test_mappings_are_bounded() -> None:
+    many = {f"mappings/m{at}": {"topic": f"a/{at}", "type": MOTION} for at in range(MAX_MAPPINGS)}
+    assert "260 mappings" in faults(many)["participants"]
 
 
 def test_only_a_service_on_the_device_has_mappings() -> None:
