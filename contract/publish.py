@@ -25,7 +25,7 @@ from eventplane.contract.publication import (
 )
 from eventplane.errors import EventPlaneError
 from eventplane.records import NEW, Tables
-from eventplane.resource_names import RETIRED_OUTPUT, resource_name
+from eventplane.resource_names import RECEIPTS_OUTPUT, RECEIPTS_SUFFIX, RETIRED_OUTPUT, resource_name
 from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane_aws.rules import DYNAMODB_ITEM
 
@@ -106,13 +106,15 @@ def check_floor(image: Contract, contract: Contract) -> None:
 class Baseline:
     """A deployment: its contract `base`, the queue URL of each inbox it routes to, the table's name.
 
-    To those that are `retired` nothing is routed; their outboxes are read.
+    To participants that are `retired` nothing is routed; their outboxes are read. Readers of the inboxes
+    `with_receipts` can leave receipts.
     """
 
     base: str
     queues: Mapping[str, str]
     table: str
     retired: frozenset[str] = frozenset()
+    with_receipts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,11 @@ def find_deployment(name: str, clients: Any) -> Baseline:
         stacks = clients("cloudformation").describe_stacks(StackName=f"eventplane-{name}-routing")["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", [])}
         inboxes = _Outputs.read({variable_of("inboxes"): outputs["Inboxes"]}).inboxes
-        retired = frozenset(filter(None, outputs.get(RETIRED_OUTPUT, "").split(",")))
-        return Baseline(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE), retired)
+        named = (
+            frozenset(filter(None, outputs.get(each, "").split(",")))
+            for each in (RETIRED_OUTPUT, RECEIPTS_OUTPUT)
+        )
+        return Baseline(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE), *named)
     except (ClientError, BotoCoreError) as error:
         raise NotDeployedError(name, str(error)) from error
     except LookupError as error:
@@ -162,7 +167,13 @@ class ContractPublisher:
         deployed = [each for each in contract.channels if each.address in queues]
         of_a_kind = {each.address for each in deployed if _carries(queues[each.address], each)}
         # Also where no route leads: participants add routes of their own.
-        missing = {each.address for each in cloud_destinations(contract)} - of_a_kind
+        destinations = list(cloud_destinations(contract))
+        missing = {each.address for each in destinations} - of_a_kind
+        missing |= {
+            f"{each.participant}{RECEIPTS_SUFFIX}"
+            for each in destinations
+            if each.asks_for_receipts and each.address not in self._deployment.with_receipts
+        }
         routes = unserved(contract, of_a_kind)
         if missing or routes:
             inboxes = missing | {route.destination for route in routes}

@@ -20,6 +20,9 @@ certificates, client ids and topics of AWS IoT belong to the account's region, a
 RETIRED_OUTPUT: Final = "RetiredParticipants"
 """The output that names the participants to which no deployed router writes any more, with commas."""
 
+RECEIPTS_OUTPUT: Final = "InboxesWithReceipts"
+"""The output that names the inboxes whose readers have a queue for their receipts, with commas."""
+
 INGEST: Final = "ingest"
 """The queue from the IoT rule to the router."""
 

@@ -21,6 +21,7 @@ from eventplane.resource_names import (
     ANY,
     INGEST,
     LEDGER_QUEUE,
+    RECEIPTS_OUTPUT,
     RECEIPTS_SUFFIX,
     RETIRED_OUTPUT,
     URGENT_INGEST,
@@ -161,6 +162,8 @@ class RoutingStack(PlaneStack):
         writer = Construct(self, "LedgerWriter")
         readers = [each.inbox for each in self.services.values() if each.inbox.asks_for_receipts]
         names = {f"{each.participant}{RECEIPTS_SUFFIX}": each.address for each in readers}
+        if readers:
+            CfnOutput(self, RECEIPTS_OUTPUT, value=",".join(names.values()))
         folders = [LEDGER, CONTRACTS, *([HANDOVERS, QUARANTINE] if readers else [])]
         PythonFunction(
             writer,

@@ -9,7 +9,7 @@ from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import CONTRACTS_TABLE, cloud_destinations
 from eventplane.downlink.table import PENDING_INDEX
 from eventplane.function_settings import RouterSettings
-from eventplane.resource_names import OWNER, resource_name
+from eventplane.resource_names import OWNER, RECEIPTS_OUTPUT, resource_name
 from eventplane.settings import written
 from lab.benchmarks.scale.model import LOCAL, PRODUCTION
 from lambdas.router.wiring import Channels
@@ -210,6 +210,8 @@ def test_who_publishes_a_contract_finds_the_deployment(templates: Templates, con
     assert set(inboxes) == {each.address for each in cloud_destinations(contract)}
     assert inboxes["carers.replies"].endswith(f"/eventplane-{templates.environment.name}-carers-replies")
     assert json.loads(joined(outputs["Inboxes"])) == json.loads(written(inboxes))
+    with_receipts = {each.address for each in cloud_destinations(contract) if each.asks_for_receipts}
+    assert {*outputs[RECEIPTS_OUTPUT].split(",")} == with_receipts != set()
     (table,) = templates.of(TABLE, stack="contract")
     name = resource_name(templates.environment.name, CONTRACTS_TABLE)
     assert settings.contracts_table == table.find("TableName") == name

@@ -22,7 +22,7 @@ from contract.publish import (
 )
 from eventplane.contract import Contract
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
-from eventplane.resource_names import RETIRED_OUTPUT
+from eventplane.resource_names import RECEIPTS_OUTPUT, RETIRED_OUTPUT
 from eventplane.settings import written
 from eventplane_aws.rules import DYNAMODB_ITEM
 from eventplane_aws.tables import DynamoDbTables
@@ -103,6 +103,8 @@ SERVICE = {"kind": "cloud_service", "description": "d"}
             ["desk.inbox"],
             ["to-desk", "x"],
         ),
+        # Where readers would lose their receipts.
+        (changed("x", desk={**SERVICE, "inbox": {"receipts": True}}), ["desk-receipts"], []),
     ],
 )
 def test_undeployed(
@@ -130,6 +132,13 @@ def test_a_participant_cannot_leave_this_way(dynamodb: Any, is_retired: bool) ->
     publisher = ContractPublisher(deployment, DynamoDbTables(dynamodb, urandom), system.now)
     with pytest.raises(SourceMissingError, match="desk"):
         publisher.publish(small({"participants/desk": None, "routes/to-desk": None}))
+
+
+def test_receipts_where_there_is_a_queue_for_them(dynamodb: Any) -> None:
+    deployment = find_deployment("dev", Answers({**OUTPUTS, RECEIPTS_OUTPUT: "desk.inbox"}))
+    publisher = ContractPublisher(deployment, DynamoDbTables(dynamodb, urandom), system.now)
+    publisher.publish(changed("x", desk={**SERVICE, "inbox": {"receipts": True}}))
+    assert publisher.in_force() is not None
 
 
 def test_one_that_no_item_can_hold_is_refused(
