@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import exp, inf, log
@@ -137,6 +137,7 @@ class CloudStage:
         self._contract: Contract = plan.contract
         self._homes = homes
         self._down = plan.weather.when("region_down", plan.seed, "cloud", plan.ends_s)
+        self._schedules: dict[tuple[str, Priority], RetrySchedule] = {}
         self.record = CloudRecord()
 
     def run(self) -> CloudRecord:
@@ -202,11 +203,11 @@ class CloudStage:
         )
         stops, free_s = merged(stops, inf), 0.0
         random, due = draws(plan.seed, "reader", name), self._queues(channel, sent)
-        heads = [(each[0].sent.at_s + HANDLES_S, number) for number, each in enumerate(due)]
+        heads = [(each[-1].sent.at_s + HANDLES_S, number) for number, each in enumerate(due)]
         heapq.heapify(heads)
         while heads:
             at_s, number = heapq.heappop(heads)
-            waiting = due[number][0]
+            waiting = due[number][-1]
             at_s = _after(stops, max(at_s, free_s))
             if (end := self._over(waiting, channel, at_s)) is None:
                 free_s = at_s + HANDLES_S
@@ -222,16 +223,16 @@ class CloudStage:
                         continue
                     end = Outcome.DEAD_LETTERED
             self._end(name, waiting, end, GIVEN_UP if waiting.failed_s <= at_s else "", max(at_s, free_s))
-            due[number].popleft()
+            due[number].pop()
             if due[number]:
-                heapq.heappush(heads, (max(due[number][0].sent.at_s + HANDLES_S, at_s), number))
+                heapq.heappush(heads, (max(due[number][-1].sent.at_s + HANDLES_S, at_s), number))
 
-    def _queues(self, channel: Channel, sent: Sequence[Sent]) -> list[deque[Waiting]]:
-        """Return what is due, in queues of what has to follow each other."""
+    def _queues(self, channel: Channel, sent: Sequence[Sent]) -> list[list[Waiting]]:
+        """Return what is due, in lists of what has to follow each other, the first one last."""
         if channel.ordering is not Ordering.SOURCE:
-            return [deque([self._waiting(each, channel)]) for each in sent]
-        found: defaultdict[tuple[int, str, Priority], deque[Waiting]] = defaultdict(deque)
-        for each in sent:
+            return [[self._waiting(each, channel)] for each in sent]
+        found: defaultdict[tuple[int, str, Priority], list[Waiting]] = defaultdict(list)
+        for each in reversed(sent):
             decided = self._of(each)
             found[each.home, decided.outbox, decided.priority].append(self._waiting(each, channel))
         return list(found.values())
@@ -269,8 +270,10 @@ class CloudStage:
             )
 
     def _waiting(self, sent: Sent, channel: Channel) -> Waiting:
-        schedule = schedule_of(channel, self._of(sent).priority)
-        return Waiting(sent, schedule, self._homes[sent.home].ends[sent.row])
+        key = channel.address, self._of(sent).priority
+        if key not in self._schedules:
+            self._schedules[key] = schedule_of(channel, key[1])
+        return Waiting(sent, self._schedules[key], self._homes[sent.home].ends[sent.row])
 
     def _of(self, sent: Sent) -> Decided:
         record = self._homes[sent.home]
