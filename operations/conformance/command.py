@@ -25,7 +25,7 @@ _SERVICE: Final = "conformance"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Check by the receipt protocol the forwarder at a broker, which gets 52 events and two dead letters; "
+        "Check by the receipt protocol the forwarder at a broker, which gets 51 events and two dead letters; "
         "or with --run a program, for which this command is the forwarder, at a broker without one."
     )
     parser.set_defaults(run=_run)
