@@ -84,8 +84,10 @@ def copy_modules(target: Path, programs: Sequence[str], python: str) -> None:
     """
     compiled = _compiled(python)
     needed = {compiled / each.relative_to(ROOT) for each in closure([ROOT], *programs).files.values()}
-    # Beside a module may be its texts.
-    texts = {each for source in needed for each in source.parent.glob("*.toml")}
+    # Beside a module may be texts, which it names.
+    texts = {
+        each for source in needed for each in source.parent.glob("*.toml") if each.name in source.read_text()
+    }
     for source in texts.union(needed, (compiled / "eventplane").rglob("*.py")):
         for each in (source, *(source.parent / "__pycache__").glob(f"{source.stem}.cpython-*")):
             copy = target / each.relative_to(compiled)

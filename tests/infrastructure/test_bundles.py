@@ -125,6 +125,8 @@ def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates)
         folders = {each for each in folders if each.startswith(("lambdas", "parts"))}
         assert folders == {"lambdas/common", own} | BUILT_ON.get(own, set())
         assert not [*folder.rglob("stack.py"), *folder.rglob("command.py")]
+        # A change of what the plane's commands compute with deploys no function.
+        assert {each.name for each in folder.rglob("*.toml")} <= {"texts.toml"}
         sources = {each.relative_to(folder) for each in folder.rglob("*.py")}
         compiled = [each.relative_to(folder) for each in folder.rglob("*.pyc")]
         assert sources == {
