@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from edge.counts import Counts
 from edge.decision import Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, UrgentHint, subscriptions
-from edge.durable import can_load
+from edge.durable import beside, can_load
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
@@ -178,11 +179,11 @@ class Components:
 
         self.contract_parts = ContractParts(decider, Batcher(decider, contract.device.outbox), receiver)
         self.answers = answers
-        mapper = None
-        if contract.mappings and can_load("edge.mapping"):
+        mapper, topics = None, beside(deps.settings.spool, ".topics")
+        if (contract.mappings or os.access(topics, os.F_OK)) and can_load("edge.mapping"):
             from edge.mapping import Mapper
 
-            mapper = Mapper(contract, thing, decider.timestamp, deps.system.random_bytes)
+            mapper = Mapper(contract, thing, decider.timestamp, deps.system.random_bytes, topics)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest, mapper)
         self.follow_uplink_interest()
         self._warn_of_unrouted()

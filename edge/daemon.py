@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 
 from edge.components import make_links
-from edge.contract_updates import Adopted, active_contract, keep_contract, last_contract, read_contract
+from edge.contract_updates import Adopted, active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Stop
 from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
@@ -49,7 +49,6 @@ def run(
         contract, image = found.contract, found.image
         if refused:
             _log.error("the last valid contract, %s, stays active: %s", contract.version, refused)
-        last = last_contract(settings.spool) if contract.mappings else None
         if spool.is_on_disk:
             keep_contract(contract, settings.spool)
         _log.info(
@@ -70,7 +69,6 @@ def run(
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
             disk=disk,
-            former=[each.filter for each in last.mappings] if last else (),
         )
         state = StatusReader(forwarder, SYSTEM)
         if refused or found.refused:

@@ -148,7 +148,7 @@ class Dispatcher:
         interest: Interest,
         mapper: Mapper | None = None,
     ) -> None:
-        self._mapper = mapper
+        self.mapper = mapper
         self._topics = local_topics(contract)
         self._urgent_outboxes = subscriptions(contract, LinkName.URGENT)
         self._device = contract.device
@@ -166,13 +166,13 @@ class Dispatcher:
             # No event is lost with a receipt or question, nor over a subscription that only the other had.
             is_urgent, topic = message.link is LinkName.URGENT, message.topic
             is_event = topic in self._urgent_outboxes if is_urgent else is_outbox_topic(topic)
-            batch.foreign += is_event or (self._mapper is not None and self._mapper.knows(topic))
+            batch.foreign += is_event or (self.mapper is not None and self.mapper.knows(topic))
             return
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)
             return
         if (found := self._topics.get(message.topic)) is None:
-            if self._mapper is None or not self._mapper.take(message, batch):
+            if self.mapper is None or not self.mapper.take(message, batch):
                 self._take_unknown(message, batch)
             return
         role, channel = found

@@ -7,9 +7,8 @@ acknowledges and sends. So only what is on the disk is acknowledged, and no dest
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from typing import NamedTuple
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
 from edge.counts import Counts
-from edge.dispatch import subscriptions
 from edge.durable import can_load
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.health_status import LOST_SESSION_REMEDY
@@ -77,7 +75,6 @@ class Forwarder:
     contract. A damaged spool is opened again, which recovers it; if its disk fails, one in memory takes its
     place (`disk` has the reason). `spool` is the one in use, `contract` the one in force. What was not
     committed is not acknowledged. `run` raises `SpoolError` if another process takes the spool meanwhile.
-    `former` are the mapped topics of the contract before.
     """
 
     def __init__(
@@ -93,10 +90,8 @@ class Forwarder:
         image: Contract | None = None,
         first_report_s: float = FIRST_REPORT_S,
         disk: DiskWatch | None = None,
-        former: Iterable[str] = (),
     ) -> None:
         self.counts = Counts()
-        self._former = {*former}
         self._system = system
         self.settings = settings
         self.links = links
@@ -154,7 +149,6 @@ class Forwarder:
             if (reload := self._next) is not None:
                 # From the next turn on; stored events stay stored.
                 self._next = None
-                self._former.update(each.filter for each in self.contract.mappings)
                 self.contract, self.image = reload.contract, reload.image or self.image
                 self._components.adopt(self.contract, self.image)
             self._send(now)
@@ -303,10 +297,8 @@ class Forwarder:
     def _take_connected(self, link: LinkName, batch: Batch) -> None:
         if link is LinkName.LOCAL:
             self._expect_session(batch)
-        if self._former and can_load("edge.mapping"):
-            from edge.mapping import unsubscribe
-
-            unsubscribe(self._former, self.links, partial(subscriptions, self.contract))
+        if (mapper := self._components.dispatcher.mapper) is not None:
+            mapper.topics.leave(self.links)
 
     def _expect_session(self, batch: Batch) -> None:
         """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""
@@ -327,9 +319,11 @@ class Forwarder:
         elif message.failure is not None:
             # Not delivered: it is sent again when its time is over.
             _log.warning("the home's broker refused a message for a service: %s", message.failure)
-        else:
+        elif message.link is LinkName.LOCAL:  # the urgent session publishes nothing, and has ids of its own
             for inbox in self._components.inboxes.values():
                 batch.done.extend(inbox.acknowledged(message.mid))
+        if (mapper := self._components.dispatcher.mapper) is not None:
+            mapper.topics.left(message.link, message.mid)
 
     def _confirm(self, batch: Batch, plan: Plan) -> None:
         """Send PUBACKs in the order of receiving, then the receipts of each service, and count."""

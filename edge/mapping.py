@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
+from pathlib import Path
 
+from edge import durable
 from edge.decision import Decider, Decision
 from edge.planning import Batch, Plan, Submission
 from eventplane.contract import Channel, Contract
-from eventplane.contract.mapping import MAX_TOPIC, Message, TopicMapping, convert
+from eventplane.contract.mapping import MAX_TOPIC, Message, TopicMapping, convert, topic_problem
 from eventplane.dead_letter import Refusal
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
@@ -21,12 +23,19 @@ _log = logging.getLogger(__name__)
 
 _RANDOM_BYTES = 16
 
+_SESSIONS = (LinkName.LOCAL, LinkName.URGENT)
+
+_MOST_FILTERS = 100
+"""Of one UNSUBSCRIBE, which a broker's limit of packets has to let through."""
+
+_Topic = tuple[LinkName, str]
+
 
 class Mapper:
     """Maps messages by `contract` on the device `thing`.
 
     `timestamp` returns the present for events whose message has no time, `random_bytes` draws the ids of
-    messages at QoS 0, which no broker repeats.
+    messages at QoS 0, which no broker repeats; `file` is that of `topics`.
     """
 
     def __init__(
@@ -35,7 +44,9 @@ class Mapper:
         thing: str,
         timestamp: Callable[[], str],
         random_bytes: Callable[[int], bytes],
+        file: Path,
     ) -> None:
+        self.topics = MappedTopics(file, contract)
         self._mappings = contract.mappings
         self._outboxes = {each.name: each.outbox for each in contract.participants.values()}
         self._thing = thing
@@ -87,19 +98,73 @@ class Mapper:
         return submission
 
 
-def unsubscribe(
-    former: set[str], links: Mapping[LinkName, Link], subscriptions: Callable[[LinkName], Iterable[str]]
-) -> None:
-    """Leave the `former` topics that a session's `subscriptions` lack, once both sessions have theirs.
+class MappedTopics:
+    """The topics to which the two sessions may be subscribed for mappings: those of `contract` and of others
+    before it, also of former runs, which `file` keeps.
 
     A broker sends a message once for each filter that matches it (MQTT 5), under several packet ids.
     """
-    sessions = (LinkName.LOCAL, LinkName.URGENT)
-    if all(links[each].up for each in sessions):
-        for each in sessions:
-            if gone := sorted(former.difference(subscriptions(each))):
-                links[each].connection.unsubscribe(*gone)
-        _log.info("left the former topics that no mapping has")
+
+    def __init__(self, file: Path, contract: Contract) -> None:
+        self._file = file
+        self._own = {
+            (LinkName.URGENT if each.is_urgent(contract) else LinkName.LOCAL, each.filter)
+            for each in contract.mappings
+        }
+        self._known = self._own | _read_topics(file)
+        self._leaving: dict[tuple[LinkName, int], set[_Topic]] = {}
+        self._write()  # before a session subscribes
+
+    def leave(self, links: Mapping[LinkName, Link]) -> None:
+        """Unsubscribe from former topics, once both sessions have those of the contract.
+
+        So no message falls between two sessions.
+        """
+        self._leaving.clear()  # its answers ended with a connection
+        if not all(links[each].up for each in _SESSIONS):
+            return
+        former = sorted(self._known - self._own)
+        for session in _SESSIONS:
+            own = [each for each in former if each[0] is session]
+            for first in range(0, len(own), _MOST_FILTERS):
+                some = own[first : first + _MOST_FILTERS]
+                mid = links[session].connection.unsubscribe(*(filter for _, filter in some))
+                self._leaving[session, mid] = {*some}
+
+    def left(self, session: LinkName, mid: int) -> None:
+        """Forget the topics that the broker's answer to the packet `mid` is about."""
+        if gone := self._leaving.pop((session, mid), None):
+            self._known -= gone
+            self._write()
+            if self._known == self._own:
+                _log.info("left the former topics that no mapping has")
+
+    def _write(self) -> None:
+        lines = "".join(f"{session} {filter}\n" for session, filter in sorted(self._known)).encode()
+        try:
+            if not lines:
+                self._file.unlink(missing_ok=True)
+            elif not self._file.exists() or self._file.read_bytes() != lines:
+                durable.write(self._file, lines)
+        except OSError as error:
+            _log.warning(
+                "%s: %s; until it is written another contract may double mapped messages, make room for it",
+                self._file, error.strerror or error,
+            )  # fmt: skip
+
+
+def _read_topics(file: Path) -> set[_Topic]:
+    """Return the topics of sessions in `file`; a damaged line has none, or the broker would hang up."""
+    try:
+        lines = file.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return set()
+    found = (each.partition(" ") for each in lines)
+    return {
+        (LinkName(session), filter)
+        for session, _, filter in found
+        if session in _SESSIONS and topic_problem(filter) is None
+    }
 
 
 def _refused(error: EnvelopeError, message: Received, channel: Channel) -> Submission:

@@ -122,11 +122,12 @@ class Connection:
             self._self_pipe.wake()
         return mid
 
-    def unsubscribe(self, *filters: str) -> None:
-        """Send UNSUBSCRIBE, if the connection is up."""
+    def unsubscribe(self, *filters: str) -> int:
+        """Send UNSUBSCRIBE; return the packet id that comes back in `Acknowledged`, 0 while not up."""
         with self._lock:
-            self._session.unsubscribe(filters)
+            mid = self._session.unsubscribe(filters)
             self._self_pipe.wake()
+        return mid
 
     def ping(self) -> int:
         """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 as for `publish`."""

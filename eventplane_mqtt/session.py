@@ -247,10 +247,12 @@ class Session:
             self._put(packet)
         return mid
 
-    def unsubscribe(self, filters: Collection[str]) -> None:
-        """Send UNSUBSCRIBE, if the session is up."""
-        if self.ended is None and self._phase is _Phase.UP and (mid := self._sent.new_id()):
+    def unsubscribe(self, filters: Collection[str]) -> int:
+        """Send UNSUBSCRIBE; return the packet id, 0 while not up."""
+        mid = self._sent.new_id() if self.ended is None and self._phase is _Phase.UP else 0
+        if mid:
             self._put(codec.encode_unsubscribe(self._version, mid, filters))
+        return mid
 
     def ping(self) -> int:
         """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 while not up."""

@@ -153,9 +153,10 @@ class Dialled:
         self._flush_soon()
         return mid
 
-    def unsubscribe(self, *filters: str) -> None:
-        self._session.unsubscribe(filters)
+    def unsubscribe(self, *filters: str) -> int:
+        mid = self._session.unsubscribe(filters)
         self._flush_soon()
+        return mid
 
     def acknowledge(self, *mids: int) -> None:
         self._step("acknowledge")

@@ -84,9 +84,9 @@ def test_the_broker_repeats_a_message_under_its_packet_id(
     again.close()
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("way", ["reload", "restart", "two contracts while the broker is away"])
 def test_another_pattern_for_a_topic_does_not_double_its_messages(
-    home: Home, cloud: RecordingCloud, home_contract: Contract, restarts: bool
+    home: Home, cloud: RecordingCloud, home_contract: Contract, way: str
 ) -> None:
     changes = {
         "mappings/motion/topic": "zigbee2mqtt/kitchen/{sensor}",
@@ -96,12 +96,19 @@ def test_another_pattern_for_a_topic_does_not_double_its_messages(
     }
     paths = {f"participants/zigbee/{path}": value for path, value in changes.items()}
     file = home.settings.with_name("contract.json")
+    if way.startswith("two"):
+        home.broker.child.stop()
+        file.write_bytes(load_contract().canonical)
+        signal_forwarder(home, signal.SIGHUP)
+        wait_for(lambda: home.logged(" follows ") > 0)
     file.write_bytes(with_changes(home_contract, paths).canonical)
-    if restarts:
+    if way == "reload":
+        signal_forwarder(home, signal.SIGHUP)
+    else:
         home.forwarder.kill()
         home.forwarder.start()
-    else:
-        signal_forwarder(home, signal.SIGHUP)
+    if way.startswith("two"):
+        home.broker.child.start()
     # Once both of its sessions are up.
     wait_for(lambda: home.logged("left the former topics") > 0)
     with TestClient("zigbee2mqtt", "127.0.0.1", home.broker.port) as program:

@@ -112,8 +112,9 @@ class FakeWire:
         self.published.append((len(self.published) + 1, topic, payload))
         return len(self.published)
 
-    def unsubscribe(self, *filters: str) -> None:
+    def unsubscribe(self, *filters: str) -> int:
         self.left += filters
+        return 60_000 + len(self.left)
 
     def ping(self) -> int:
         self.pings += 1
