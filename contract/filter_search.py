@@ -30,7 +30,7 @@ from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN, Pattern, Type, Wildcard, read, to_integer
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql
 from eventplane.hops import ROUTER_HOPS
-from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
+from eventplane.names import EPOCH, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, SEQUENCE
 
 MAX_STATES: Final = 20_000
 """Most states of the automaton of an attribute. Ours: a second of computing."""
@@ -43,7 +43,7 @@ _WITNESSES: Final = 8
 
 _MOST_DOUBTS: Final = 3
 
-_STAMPED: Final = frozenset({EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS})
+_STAMPED: Final = frozenset({EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS, *LIFETIME_ATTRIBUTES})
 """Attributes that the plane sets between two routers, so that both may see another value."""
 
 _TYPED: Final = ("x", True, False, "true", "false")
@@ -183,13 +183,15 @@ def _collect_sql(node: tree.Node, uses: dict[str, _Uses]) -> None:
             _of(uses, name).patterns.add(read(pattern))
         case tree.In(operand=tree.Attribute(name=name), elements=elements) if _literals(elements):
             _of(uses, name).by_type.update(each.value for each in elements if isinstance(each, tree.Literal))
-        case tree.Comparison(left=tree.Attribute(name=name), right=tree.Literal() as constant):
-            _compare(_of(uses, name), node.operator, constant)
         case tree.Comparison(
             operator="=" | "!=", left=tree.Literal() as constant, right=tree.Attribute(name=name)
         ):
+            # The constant is cast to the attribute's type.
             _of(uses, name).by_type.add(constant.value)
-        case tree.Comparison(left=tree.Literal() as constant, right=tree.Attribute(name=name)):
+        case (
+            tree.Comparison(left=tree.Attribute(name=name), right=tree.Literal() as constant)
+            | tree.Comparison(left=tree.Literal() as constant, right=tree.Attribute(name=name))
+        ):
             _compare(_of(uses, name), node.operator, constant)
         case _:
             for name in tree.names(node):
@@ -200,12 +202,10 @@ def _literals(nodes: Sequence[tree.Node]) -> bool:
     return all(isinstance(each, tree.Literal) for each in nodes)
 
 
-def _compare(uses: _Uses, operator: str, constant: tree.Literal, *, is_cast: bool = True) -> None:
-    """Add a comparison with a constant; `is_cast`: equality casts the attribute, not the constant."""
+def _compare(uses: _Uses, operator: str, constant: tree.Literal) -> None:
+    """Add a comparison that casts the attribute: to the type of the constant, or to a number."""
     is_equality = operator in ("=", "!=")
-    if is_equality and not is_cast:
-        uses.by_type.add(constant.value)
-    elif is_equality and constant.type is Type.STRING:
+    if is_equality and constant.type is Type.STRING:
         uses.patterns.add((str(constant.value),) if constant.value else ())
     elif is_equality and constant.type is Type.BOOLEAN:
         uses.is_truth = True

@@ -26,18 +26,19 @@ from eventplane.contract import (
     ParticipantKind,
     Place,
     Priority,
-    Route,
 )
 from eventplane.contract.possibilities import of_type, possible
+from eventplane.device_reports import PLANE_TYPES
 from eventplane.envelope import Sender, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.guarantee import guarantee_of_type
-from eventplane.names import CANARY_ALARM, OWN_SERVICES, SENDER_DEVICE, SENDER_SERVICE
+from eventplane.names import CANARY_ALARM, OWN_SERVICES, REPLY_TYPE, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.sending import SendingRights
 
 _ANY: Final = "*"
 _ALWAYS: Final = All(())
+_NEVER: Final = Any(())
 _DEVICE: Final = "home-1"
 _UNNAMED: Final[Mapping[str, AttributeValue]] = {
     "specversion": "1.0", "id": "1", "source": "/counter-example", "type": "org.example.any",
@@ -87,11 +88,12 @@ def prove(contract: Contract, images: Sequence[Contract] = ()) -> Iterator[Proof
             for each in dict.fromkeys(urgent_types(image, service)):
                 if each != CANARY_ALARM:
                     yield _Claim(image, contract, service, each).proof(image.version)
-    rights = SendingRights(contract)
-    for name, declared in contract.event_types.items():
-        for participant in rights.declared_senders(name) if declared.priority is Priority.URGENT else ():
-            if participant.kind is ParticipantKind.CLOUD_SERVICE and participant.name not in OWN_SERVICES:
-                yield _Claim(contract, contract, participant, name).proof(None)
+    for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+        for each in dict.fromkeys(urgent_types(contract, service)):
+            # One without `sends` may send what nobody names; that it sends alarms is no more than possible.
+            is_named = service.may_send(each) or service.may_ask(each)
+            if is_named and service.name not in OWN_SERVICES:
+                yield _Claim(contract, contract, service, each).proof(None)
 
 
 class _Claim:
@@ -102,16 +104,15 @@ class _Claim:
         self._sender = sender
         self._on_device = sender.kind.is_on_device
         uplink = image.device.outbox
-        leading = partial(_leading, event_type=alarm)
-        at_home = leading(image, Place.DEVICE, sender.outbox) if self._on_device else []
-        in_cloud = leading(contract, Place.CLOUD, uplink if self._on_device else sender.outbox)
-        up = [each for each in at_home if each.destination == uplink.address]
-        origin = Sender(_DEVICE if self._on_device else "", sender.name)
-        self._is_allowed = _may_send(contract, origin, alarm)
-        self.local = _either(image, alarm, (each for each in at_home if _is_reader(image, each)))
-        self.up = _either(image, alarm, up) if self._on_device else _ALWAYS
-        readers = (each for each in in_cloud if _is_reader(contract, each, is_down=not self._on_device))
-        self.cloud = _either(contract, alarm, readers) if self._is_allowed else Any(())
+        at_home = [*_ways(image, Place.DEVICE, sender.outbox, alarm)] if self._on_device else []
+        over = contract.device.outbox if self._on_device else sender.outbox
+        self._allowed = _allowed(contract, sender, alarm)
+        self.local = _either(way for to, way in at_home if _is_reader(image, to, sender))
+        self.up = _either(way for to, way in at_home if to == uplink) if self._on_device else _ALWAYS
+        readers = _either(
+            way for to, way in _ways(contract, Place.CLOUD, over, alarm) if _is_reader(contract, to, sender)
+        )
+        self.cloud: Filter = All((self._allowed, readers))
         self.where = _domain(image, sender, alarm)
 
     def proof(self, image: str | None) -> Proof:
@@ -160,7 +161,7 @@ class _Claim:
         return self.where.matches(at_home) and not reached
 
     def _reason(self, event: Mapping[str, AttributeValue]) -> str:
-        if not self._is_allowed:
+        if not self._allowed.matches(_named(event)):
             return f"the cloud refuses it: {self._sender.name} may not send it"
         named = {name: each for name, each in _named(event).items() if name != SENDER_DEVICE}
         if not self.up.matches(named):
@@ -168,51 +169,58 @@ class _Claim:
         return "no route leads it to a reader, at home or in the cloud"
 
 
-def _leading(contract: Contract, place: Place, over: Channel, *, event_type: str) -> list[Route]:
-    """Return the routes that promise to deliver such events, which came in `over` a channel."""
-    promised = DeliveryGuarantee.AT_LEAST_ONCE
-    return [
-        each
-        for each in contract.routes_at(place)
-        if guarantee_of_type(contract, event_type, False, over, each) is promised
-    ]
-
-
-def _is_reader(contract: Contract, route: Route, *, is_down: bool = False) -> bool:
-    """Return whether a service reads what a route leads to; `is_down`: or a device, which stores it."""
-    channel = contract.channel(route.destination)
-    owner = contract.participants[channel.participant]
-    is_service = owner.kind is not ParticipantKind.DEVICE and owner.name not in OWN_SERVICES
-    return (
-        channel.box == "inbox"
-        and not owner.retired
-        and (is_service or (is_down and owner is contract.device))
-    )
-
-
-def _either(contract: Contract, alarm: str, routes: Iterable[Route]) -> Filter:
+def _ways(contract: Contract, place: Place, over: Channel, alarm: str) -> Iterator[tuple[Channel, Filter]]:
+    """Yield where routes promise to deliver such events that came in `over` a channel, and which of them."""
     declared = contract.event_types.get(alarm)
     # Urgent types are forwarded whatever a reader announced.
     is_urgent = declared is not None and declared.priority is Priority.URGENT
-    return Any(
-        tuple(
-            each.filter if is_urgent or each.interest is None else All((each.filter, each.interest))
-            for each in routes
-        )
-    )
+    family = contract.event_types if _is_family(alarm) else ()
+    for route in contract.routes_at(place):
+        weak = [
+            each
+            for each in (alarm, *family)
+            if guarantee_of_type(contract, each, False, over, route) is DeliveryGuarantee.BEST_EFFORT
+        ]
+        if alarm not in weak:
+            interest = _ALWAYS if is_urgent or route.interest is None else route.interest
+            yield contract.channel(route.destination), All((route.filter, interest, _but(weak)))
+
+
+def _either(filters: Iterable[Filter]) -> Filter:
+    return Any(tuple(filters))
+
+
+def _is_reader(contract: Contract, channel: Channel, sender: Participant) -> bool:
+    """Return whether another service reads a channel; of what a cloud service sends, also a device."""
+    owner = contract.participants[channel.participant]
+    is_down = owner is contract.device and not sender.kind.is_on_device
+    is_service = owner.kind is not ParticipantKind.DEVICE and owner.name not in (*OWN_SERVICES, sender.name)
+    return channel.box == "inbox" and not owner.retired and (is_service or is_down)
 
 
 def _is_family(alarm: str) -> bool:
     return alarm == _ANY or alarm.endswith(".*")
 
 
-def _may_send(contract: Contract, sender: Sender, alarm: str) -> bool:
-    participant = contract.participants.get(sender.service)
-    if _is_family(alarm):
-        # Each type of a family is judged where it is declared.
-        named = participant.sends if participant else ()
-        return named is None or any(_covers(each, alarm) for each in named or ())
-    return SendingRights(contract).may_send(sender, alarm)
+def _allowed(contract: Contract, sender: Participant, alarm: str) -> Filter:
+    """Return the filter of what `contract` lets a participant of its name send of a type or family."""
+    participant = contract.participants.get(sender.name)
+    if participant is None or participant.kind.is_on_device is not sender.kind.is_on_device:
+        return _NEVER
+    if not _is_family(alarm):
+        return _ALWAYS if SendingRights(contract).may_send(Sender(service=sender.name), alarm) else _NEVER
+    own = _types_of(participant)
+    if any(_covers(each, alarm) for each in own):
+        return _ALWAYS
+    # Each type of a family is judged where it is declared.
+    if participant.sends is not None:
+        return _NEVER
+    others = {name for each in contract.participants.values() for name in _types_of(each)} - {*own}
+    return _but(sorted(others))
+
+
+def _types_of(participant: Participant) -> tuple[str, ...]:
+    return *(participant.sends or ()), *participant.asks
 
 
 def _covers(named: str, alarm: str) -> bool:
@@ -220,22 +228,20 @@ def _covers(named: str, alarm: str) -> bool:
 
 
 def _domain(image: Contract, sender: Participant, alarm: str) -> Filter:
-    """Return the filter of the alarms of a type or family: of a family without what is no alarm of it."""
+    """Return the filter of the alarms of a type or family: of a family without what is no alarm of it.
+
+    Types with a priority are judged by themselves, where they are alarms. Replies are none, nor is what the
+    plane reports.
+    """
     if not _is_family(alarm):
         return _ALWAYS
-    calm = [
-        Exact("type", each.name)
-        for each in image.event_types.values()
-        if each.priority is not None and each.priority is not Priority.URGENT
-    ]
-    others = [
-        _of_types(each)
-        for other in image.participants.values()
-        if other is not sender and alarm == _ANY
-        for each in (*(other.sends or ()), *other.asks)
-    ]
+    judged = [each.name for each in image.event_types.values() if each.priority is not None]
     family: Filter = _ALWAYS if alarm == _ANY else _of_types(alarm)
-    return All((family, Not(Any((*calm, *others)))))
+    return All((family, _but([*judged, *sorted(PLANE_TYPES), REPLY_TYPE]), _allowed(image, sender, alarm)))
+
+
+def _but(types: Iterable[str]) -> Filter:
+    return Not(Any(tuple(map(_of_types, types))))
 
 
 def _of_types(types: str) -> Filter:

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import date, timedelta
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -75,9 +75,11 @@ def contract_of(options: argparse.Namespace) -> Contract:
 def day(text: str) -> date:
     """Read a day of the command line."""
     try:
-        return date.fromisoformat(text)
-    except ValueError:
+        found = date.fromisoformat(text)
+        found + timedelta(days=1)  # the archive has some of a day's records in the next day's folder
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is no day; write YYYY-MM-DD") from None
+    return found
 
 
 def positive(text: str) -> float:

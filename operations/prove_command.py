@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from contract.loader import load_contract
 from contract.proof import Outcome, Proof, prove
 from eventplane.contract import Contract, ContractError, load_compiled
+from eventplane.contract.canonical import VERSION_LENGTH
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from operations import text
 from operations.archive import Days, add_archive, archive_of, json_object, say_damaged
-from operations.command import DONE, FAILED, ChoiceError, add_contract, contract_of, day, present
+from operations.command import DONE, END_UNKNOWN, FAILED, ChoiceError, add_contract, contract_of, day, present
+from operations.command_line import WRONG_WORDS
+
+_VERSION: Final = re.compile(f"[0-9a-f]{{{VERSION_LENGTH}}}")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +44,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_archive(parser)
     add_contract(parser)
+    parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
+    parser.epilog = (
+        "Exit status: 0 every alarm is proven, 1 not every one, 2 wrong words, contract or archive, "
+        "3 every one is, and what some devices reported could not be read."
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
         )
     contract = contract_of(options)
     images = {each.version: each for each in map(load_contract, options.image)}
-    unknown = dict(_reported(options, {contract.version: contract, **images}, images)) if options.date else {}
+    days = Days(archive_of(options), options.date, options.date) if options.date else None
+    unknown = dict(_reported(days, {contract.version: contract, **images}, images)) if days else {}
     proofs = [*prove(contract, [*images.values()]), *map(_unknown, unknown, unknown.values())]
     rows = [[each.alarm, each.sender, each.image or "", text.word(each.outcome)] for each in proofs]
     missing = [each for each in proofs if each.outcome is not Outcome.PROVEN]
@@ -58,16 +70,17 @@ def run(options: argparse.Namespace) -> int:
         lines.append(f"{each.alarm} from {each.sender}{where}: {each.reason}")
         lines += [f"  {json.dumps(each.event, ensure_ascii=False)}"] if each.event else []
     document = {"contract": contract.version, "proofs": [each.document() for each in proofs]}
-    nothing = "the contract has no alarms: no type and no outbox is urgent"
+    nothing = "no service sends alarms: none has an urgent outbox, or is known to send an urgent type"
     present(options, document, "\n".join(lines) if proofs else nothing)
-    return FAILED if missing else DONE
+    if missing:
+        return FAILED
+    return END_UNKNOWN if days and days.damaged else DONE
 
 
 def _reported(
-    options: argparse.Namespace, known: dict[str, Contract], images: dict[str, Contract]
+    days: Days, known: dict[str, Contract], images: dict[str, Contract]
 ) -> Iterator[tuple[str, int]]:
     """Add what devices reported to `images`; yield the versions that the archive lacks, with the devices."""
-    days = Days(archive_of(options), options.date, options.date)
     devices = {
         (version, client)
         for found in days.rows(TAP, _versions)
@@ -75,6 +88,8 @@ def _reported(
         for version in versions
     }
     say_damaged(days)
+    if not devices:
+        raise ChoiceError(f"no device reported a contract on {days.first}; name another --date or --archive")
     for version, number in sorted(Counter(version for version, _ in devices).items()):
         if version in known:
             continue
@@ -98,8 +113,11 @@ def _versions(line: bytes) -> tuple[str, ...] | None:
     if event.type != HEARTBEAT or event.source != forwarder_source(row["client_id"]):
         return None
     figures = event.data()["figures"]
-    named = [figures.get(each) for each in ("image", "contract")]
-    return row["client_id"], *(each for each in named if isinstance(each, str) and each)
+    # An older forwarder has fewer figures, and what it does not know is empty.
+    named = [figures[each] for each in ("image", "contract") if each in figures and figures[each] != ""]
+    if not all(map(_VERSION.fullmatch, named)):
+        raise ValueError(f"{named!r:.100} are no versions of contracts")
+    return row["client_id"], *named
 
 
 def _unknown(version: str, devices: int) -> Proof:
