@@ -339,3 +339,10 @@ def test_a_concurrent_edit_is_not_overwritten(plane: Path) -> None:
     with pytest.raises(ScaffoldError, match=r"has changed since .*; nothing was added: repeat the command"):
         second.write()
     assert plane.read_bytes() == written
+
+
+@pytest.mark.parametrize("name", ["true", "null", "no", "on", "eventplane", "test"])
+def test_a_project_may_have_any_name(name: str, tmp_path: Path) -> None:
+    """Of these YAML takes four for something else than a text."""
+    assert main(["init", str(tmp_path / name)]) == 0
+    assert load_contract(tmp_path / name / "contract" / "event_plane.yaml").name == name
