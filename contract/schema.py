@@ -55,7 +55,6 @@ def contract_schema() -> Schema:
             "format",
             "name",
             "participants",
-            "routes",
         ),
         "$defs": {
             "filter": _filter(),
@@ -86,7 +85,8 @@ def _entries(entry: Schema) -> Schema:
 def _setting(setting: Setting, kind: ParticipantKind | None = None, box: str = "") -> Schema:
     """Return the schema of a member; null stands for its default, the only value where it has no meaning."""
     default = setting.outbox_default if box == "outbox" and setting.outbox_default else setting.default
-    default = list(default) if isinstance(default, tuple) else default
+    if isinstance(default, tuple):
+        default = {} if setting.schema().get("type") == "object" else list(default)
     about: Schema = {"description": re.sub(r"\[(.*?)\]\(.*?\)", r"\1", setting.meaning)}
     if isinstance(setting, Text):
         return {**setting.schema(), **about}

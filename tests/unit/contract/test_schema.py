@@ -168,6 +168,14 @@ def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
         yield from places(document[name], (*path, name))
 
 
+@pytest.mark.parametrize("changes", [{"participants/desk/mappings": {}}, {"routes": None}])
+def test_what_stands_for_a_default_is_valid(changes: dict[str, Any]) -> None:
+    """Without routes there is the one of the replies."""
+    changed = document(deepcopy(RICH | changes))
+    compile_contract(deepcopy(changed), "changed")
+    assert faults(changed) == []
+
+
 def test_whatever_compiles_is_valid() -> None:
     compiled = 0
     for path in places(document(deepcopy(RICH))):
