@@ -75,7 +75,8 @@ def target_of(environment: Mapping[str, str]) -> Target:
 
 def _url(text: str) -> SplitResult:
     url = urlsplit(text)
-    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0 or not is_plain:
         raise ValueError
     return url
 
@@ -84,7 +85,8 @@ def _headers(text: str) -> dict[str, str]:
     found = {}
     for each in filter(None, map(str.strip, text.split(","))):
         pair = _HEADER.fullmatch(each)
-        if pair is None or not (value := unquote(pair[2])).isprintable():
+        # What HTTP refuses later would be in the log, and it may be a secret.
+        if pair is None or not (value := unquote(pair[2])).isprintable() or not value.isascii():
             raise ValueError
         found[pair[1]] = value
     return found
