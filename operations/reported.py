@@ -136,7 +136,7 @@ def _with_reports(report: DeviceReport, reports: Sequence[tuple[int, Envelope]])
     lost: Counter[Loss] = Counter()
     for _, event in reports:
         if event.type == DISCARDED:
-            lost.update(_losses(_members(event.data())))
+            lost.update(losses(event))
     return replace(
         report,
         heartbeat_ms=at_ms,
@@ -169,8 +169,9 @@ def _reports(records: Iterable[Record], thing: str) -> list[tuple[int, Envelope]
     return sorted(found.values(), key=lambda each: each[0])
 
 
-def _losses(data: Mapping[str, Any]) -> dict[Loss, int]:
-    found: Counter[Loss] = Counter()
+def losses(report: Envelope) -> dict[Loss, int]:
+    """Return what a device's report of discarded events counts; members of another form are left out."""
+    data, found = _members(report.data()), Counter[Loss]()
     for outcome, name, where in (
         (None, "deliveries", "destination"),
         (NOT_STORED, "not_stored", "channel"),

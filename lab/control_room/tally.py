@@ -21,6 +21,7 @@ from eventplane.filter_texts import filter_text
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome as Ended
 from operations.letters import letter_of
+from operations.reported import NOT_STORED, losses
 
 Key = tuple[str, str]
 """What identifies an event: `source` and `id`."""
@@ -206,9 +207,9 @@ class Tally:
             if event.type == DEAD_LETTER_TYPE:
                 self._take_letter(event, sender, now_ms)
             if (event.type, sender) == (DISCARDED, contract.device.name):
-                report = event.data()
-                dropped = (each for each in report["deliveries"] if each["outcome"] == Ended.DROPPED)
-                self._discarded += sum(each["count"] for each in (*dropped, *report["not_stored"]))
+                counts = losses(event).items()
+                is_lost = Ended.DROPPED, NOT_STORED
+                self._discarded += sum(number for loss, number in counts if loss.outcome in is_lost)
 
     def received(self, inbox: str, key: Key, now_ms: float) -> None:
         """Note that the event `key` arrived at the participant `inbox`."""

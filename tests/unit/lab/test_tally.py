@@ -109,8 +109,12 @@ def decided(outcome: str, reason: str | None, inbox: str | None = None) -> Step:
 
 def discard(found: Tally, event: Envelope) -> None:
     """The forwarder reports that it discarded deliveries, and another that it expired some."""
-    ends = [{"outcome": each, "count": 2} for each in ("dropped", "expired", "no_interest")]
-    report = {"deliveries": ends, "not_stored": [{"count": 1}]}
+    ends = [
+        {"outcome": each, "reason": "no_room", "destination": "device.outbox", "count": 2}
+        for each in ("dropped", "expired", "no_interest")
+    ]
+    unstored = {"channel": "voice-service.outbox", "type": "t", "reason": "no_room", "count": 1}
+    report = {"deliveries": ends, "not_stored": [unstored]}
     names = {"id": "report", "source": "/devices/home-1/forwarder", "type": DISCARDED}
     for sender in ("voice-service", "device"):
         found.sent(write_event({**names, "id": sender}, report), sender, 1)
@@ -175,6 +179,16 @@ def test_what_has_no_end_waits_and_says_for_what() -> None:
         counted = found.counters(3, is_idle=False, now_ms=LATER, waits=waits)
         assert {each.account for each in found.last()[0].deliveries} == {f"waiting: {waits}"}
         assert (counted.lost, counted.ended) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "data", [None, 1, [], {}, {"deliveries": 1}, {"deliveries": [{"outcome": "dropped"}]}]
+)
+def test_a_malformed_report_is_an_event_as_any(data: Any) -> None:
+    """Whoever reaches the home's broker can publish it; the observer goes on."""
+    found = Tally(CONTRACT)
+    found.sent(write_event({"id": "1", "source": "/x", "type": DISCARDED}, data), "device", 1)
+    assert [each.id for each in found.last()] == ["1"]
 
 
 def test_what_goes_down_is_not_lost_whatever_the_downlink_does() -> None:
