@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -103,8 +104,15 @@ def count(text: str) -> int:
 
 def present(options: argparse.Namespace, document: Any, text: str, *, is_line: bool = False) -> None:
     """Print a result: `document` with --json, otherwise `text`. `is_line`: one of many, so in one line."""
+    as_json = partial(json.dumps, document, indent=None if is_line else 2)
     if options.json:
-        text = json.dumps(document, indent=None if is_line else 2, ensure_ascii=False)
+        text = as_json(ensure_ascii=False)
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding, sys.stdout.errors or "strict")
+    except UnicodeEncodeError:
+        # A locale without these characters, or a file's name that is no text.
+        text = as_json() if options.json else text.encode(encoding, "backslashreplace").decode(encoding)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

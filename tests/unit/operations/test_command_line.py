@@ -1,6 +1,7 @@
 """`eventplane`: one name for commands of two packages."""
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -155,6 +156,19 @@ def test_a_closed_or_full_stream_is_no_traceback(words: str, status: int, tmp_pa
     assert done.returncode == status
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == status
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_any_locale_shows_a_result(words: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "\u00fc\udcff" / "bell"
+    line = [sys.executable, "-m", "eventplane", "init", *words, str(folder)]
+    for encoding in ("ascii", "utf-8:strict"):
+        shutil.rmtree(folder, ignore_errors=True)
+        done = subprocess.run(
+            line, cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True
+        )
+        assert b"bell" in done.stdout
+        assert not words or json.loads(done.stdout)["project"] == str(folder)
 
 
 @pytest.mark.parametrize("words", [["explain", "/dev/zero"], ["check", "--contract", "/dev/zero"]])
