@@ -66,11 +66,11 @@ class Hour:
 
     def is_closed(self, now: datetime) -> bool:
         """Return whether nobody writes to it any more."""
-        return self.start + timedelta(hours=1) + GRACE <= now
+        return self.is_older_than(GRACE, now)
 
     def is_older_than(self, age: timedelta, now: datetime) -> bool:
         """Return whether the hour ended more than `age` ago."""
-        return self.start + timedelta(hours=1) + age <= now
+        return now - self.start >= timedelta(hours=1) + age  # a sum could be beyond the year 9999
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ def _judged(day: str, read: Callable[[], Envelope | None]) -> _Judged | None:
             return None
         data = verdict.data()
         as_of_ms, named = data["watermark"]["as_of_ms"], data["window"].get("late_days")
+        _ = data["chain"]["inventory"], revision_of(verdict)  # read of it further on
     except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
         return None
     has_searched = isinstance(named, list)
@@ -92,7 +93,8 @@ def _searched(output: Objects, last: Mapping[str, _Judged]) -> _Judged:
     """Return the verdict of the last audit that searched, the newest of the `last` ones if none did."""
     for day, judged in last.items():
         for number in range(revision_of(judged.verdict), -1, -1):
-            body = output.read(report_name(day, number)) or b""
+            if (body := output.read(report_name(day, number))) is None:
+                break  # erased with those before it, or a number of no report
             found = _judged(day, partial(verdict_event, body))
             if found and found.has_searched:
                 return found

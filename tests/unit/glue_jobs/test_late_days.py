@@ -242,6 +242,37 @@ def test_a_false_verdict_hides_no_late_row(nights: Nights, name: str, value: obj
     assert day(1) in nights.searched()
 
 
+@pytest.mark.parametrize(
+    ("of", "name", "value"),
+    [(1, "chain", {}), (1, "chain", {"inventory": "../x"}), (3, "revision", {"number": "x"})],
+)
+def test_a_false_report_hides_no_other_day(nights: Nights, of: int, name: str, value: object) -> None:
+    """It seems to be of an audit that was interrupted."""
+    report = json.loads((nights.output / f"reports/{day(of)}/0.json").read_text())
+    put(nights.output / f"reports/{day(of)}/1.json", json.dumps({**report, name: value}).encode())
+    for each in (1, 2):
+        nights.send(each, written=4)
+    nights.write()
+    assert day(2) in nights.searched()
+
+
+def test_a_false_number_costs_one_read(nights: Nights) -> None:
+    path = nights.output / f"verdicts/{day(3)}.json"
+    verdict = json.loads(path.read_text())
+    verdict["data"]["revision"]["number"] = 10**12
+    put(path, json.dumps(verdict).encode())
+    nights.send(1, written=4)
+    nights.write()
+    assert nights.searched() == [day(1)]
+
+
+def test_the_last_hour_of_the_calendar_is_searched(nights: Nights) -> None:
+    nights.send(1, written=4)
+    nights.write()
+    put(nights.folder / "tap/date=9999-12-31/hour=23/a.json.gz", gzip.compress(b"{}\n"))
+    assert nights.searched() == [day(1)]
+
+
 def test_no_verdict_at_all_is_no_late_day(nights: Nights) -> None:
     for each in range(4):
         put(nights.output / f"verdicts/{day(each)}.json", b"")
