@@ -13,7 +13,7 @@ _PARTS = ("participants", "event_types", "routes")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """`path` was added (`before` is None), removed (`after` is None), or has another value.
 
     Values are JSON texts; what was added or removed as a whole has the text '' for its value.
@@ -31,7 +31,7 @@ class Change:
         return f"~ {self.path}: {self.before} -> {self.after}"
 
 
-def diff(old: Contract, new: Contract) -> tuple[Change, ...]:
+def diff(old: Contract, new: Contract) -> tuple[Difference, ...]:
     """Every change from `old` to `new`, by path. Defaults are written out on both sides."""
     before, after = _document(old), _document(new)
     changes = list(_changes("name", before["name"], after["name"]))
@@ -39,9 +39,9 @@ def diff(old: Contract, new: Contract) -> tuple[Change, ...]:
         for name in sorted(before[part].keys() | after[part].keys()):
             path = f"{part}.{name}"
             if name not in before[part]:
-                changes.append(Change(path, None, ""))
+                changes.append(Difference(path, None, ""))
             elif name not in after[part]:
-                changes.append(Change(path, "", None))
+                changes.append(Difference(path, "", None))
             else:
                 changes += _changes(path, before[part][name], after[part][name])
     return tuple(changes)
@@ -64,19 +64,19 @@ def diff_text(old: Contract, new: Contract) -> str:
     return "\n".join([head, *(f"  {each}" for each in changes)] if changes else [f"{head}: nothing changed"])
 
 
-def _changes(path: str, before: object, after: object) -> Iterator[Change]:
+def _changes(path: str, before: object, after: object) -> Iterator[Difference]:
     # A filter is shown whole: a part of it does not show what it passes.
     if not path.endswith(".filter") and isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted(before.keys() | after.keys()):
             inner = f"{path}.{name}"
             if name not in before:
-                yield Change(inner, None, _text(after[name]))
+                yield Difference(inner, None, _text(after[name]))
             elif name not in after:
-                yield Change(inner, _text(before[name]), None)
+                yield Difference(inner, _text(before[name]), None)
             else:
                 yield from _changes(inner, before[name], after[name])
     elif _text(before) != _text(after):  # to Python 1 is true
-        yield Change(path, _text(before), _text(after))
+        yield Difference(path, _text(before), _text(after))
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any as Json
 from eventplane.account import Fate
 from eventplane.attributes import Attributes, AttributeValue
 from eventplane.cesql import CesqlCastError, Expression, tree, write
-from eventplane.cesql.expression import Result, evaluate
+from eventplane.cesql.expression import Evaluation, evaluate
 from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import Type, cast
 from eventplane.cesql.tree import Node
@@ -161,7 +161,7 @@ def _explain_sql(expression: Expression, attributes: Attributes) -> Clause:
 
 
 def _sql_condition(
-    text: str, node: Node, result: Result, attributes: Attributes, functions: Functions
+    text: str, node: Node, result: Evaluation, attributes: Attributes, functions: Functions
 ) -> Clause:
     joined = _joined(node)
     names = () if joined else sorted(tree.names(node))
@@ -180,9 +180,9 @@ def _joined_condition(node: Node, attributes: Attributes, functions: Functions) 
     if not result.errors:
         # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
         try:
-            result = Result(cast(result.value, Type.BOOLEAN))
+            result = Evaluation(cast(result.value, Type.BOOLEAN))
         except CesqlCastError as error:
-            result = Result(result.value, (error,))
+            result = Evaluation(result.value, (error,))
     return _sql_condition(write(node), node, result, attributes, functions)
 
 

@@ -46,7 +46,7 @@ _UNNAMED: Final[Mapping[str, AttributeValue]] = {
 """What a counter-example has where no filter looks."""
 
 
-class Outcome(StrEnum):
+class ProofOutcome(StrEnum):
     """The outcome of a proof."""
 
     PROVEN = "proven"
@@ -65,7 +65,7 @@ class Proof:
     alarm: str
     sender: str
     image: str | None
-    outcome: Outcome
+    outcome: ProofOutcome
     event: Mapping[str, AttributeValue] | None = None
     reason: str = ""
 
@@ -128,10 +128,10 @@ class _Claim:
             fixed if self._on_device else {**fixed, SENDER_DEVICE: None},
         )
         if found.event is not None:
-            return proof(Outcome.COUNTER_EXAMPLE, _named(found.event), self._reason(found.event))
+            return proof(ProofOutcome.COUNTER_EXAMPLE, _named(found.event), self._reason(found.event))
         if found.problem:
-            return proof(Outcome.UNDECIDED, reason=found.problem)
-        return proof(Outcome.PROVEN)
+            return proof(ProofOutcome.UNDECIDED, reason=found.problem)
+        return proof(ProofOutcome.PROVEN)
 
     def _arrives(self, known: Known) -> frozenset[bool]:
         """Return whether events with `known` attributes reach a reader, or are no such alarms."""

@@ -112,7 +112,7 @@ class Example(NamedTuple):
     id: str
 
 
-class Kind(StrEnum):
+class Effect(StrEnum):
     """The kind of a change."""
 
     FEWER = "fewer"
@@ -132,7 +132,7 @@ class Change(NamedTuple):
     of the contracts. `is_reader`: the inbox gets none of them any more, or got none before.
     """
 
-    kind: Kind
+    kind: Effect
     to: str
     type: str
     before: str
@@ -155,7 +155,7 @@ class End(NamedTuple):
     ordering: Ordering
 
 
-class Ruling(NamedTuple):
+class EventEnds(NamedTuple):
     """The ends of an event by a contract; `refused` is why the plane refuses it.
 
     A route of the device `goes_up` with it, and is worth `up_ms` in its home (None: for ever).
@@ -178,7 +178,7 @@ class Judge:
         self._routers = {place: Router(contract, place) for place in Place}
         self._uplink = contract.device.outbox
 
-    def ruling(self, tapped: Tapped, *, checks_payload: bool, is_up: bool) -> Ruling:
+    def ruling(self, tapped: Tapped, *, checks_payload: bool, is_up: bool) -> EventEnds:
         """Return what becomes of an event.
 
         Its payload is checked where `checks_payload`, else the record counts. It `is_up` in the cloud,
@@ -190,7 +190,9 @@ class Judge:
             stamped = _stamped(event, sender)
         except EnvelopeError as error:
             if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
-                return Ruling(self._priority(event), (), error.reason)  # no letter is written about a letter
+                return EventEnds(
+                    self._priority(event), (), error.reason
+                )  # no letter is written about a letter
             return self._refused(tapped, sender, Refusal(error.reason, error.detail))
         if wrong := self.rights.refusal(stamped):
             return self._refused(tapped, sender, wrong)
@@ -202,7 +204,9 @@ class Judge:
         # A forwarder sends its own reports up, also without a route.
         is_report = not home and bool(sender.device) and sender.service == self.contract.device.name
         goes_up = is_report or len(local) < len(home)
-        known = Ruling(self._priority(event), local, None, goes_up, channel_expiry_ms(outbox, self._uplink))
+        known = EventEnds(
+            self._priority(event), local, None, goes_up, channel_expiry_ms(outbox, self._uplink)
+        )
         if not (goes_up or is_up):
             return known
         if checks_payload:
@@ -261,9 +265,9 @@ class Judge:
             else:
                 yield end
 
-    def _refused(self, tapped: Tapped, sender: Sender, refusal: Refusal) -> Ruling:
+    def _refused(self, tapped: Tapped, sender: Sender, refusal: Refusal) -> EventEnds:
         letters = tuple(self._letter(tapped, sender, refusal))
-        return Ruling(self._priority(tapped.event), letters, refusal.reason)
+        return EventEnds(self._priority(tapped.event), letters, refusal.reason)
 
     def _letter(
         self, tapped: Tapped, sender: Sender, refusal: Refusal, route: str | None = None
@@ -302,7 +306,7 @@ def _stamped(event: Envelope, sender: Sender) -> Envelope:
 
 
 @dataclass
-class Tally:
+class RehearsalTally:
     """The sum over some events: deliveries before and after by inbox and type, changes with examples.
 
     `unknown` counts deliveries by inbox, type and whether they are alarms of which no record says whether
@@ -317,7 +321,7 @@ class Tally:
     examples: defaultdict[Change, list[Example]] = field(default_factory=lambda: defaultdict(list))
     unknown: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: RehearsalTally) -> None:
         """Add what another one has."""
         self.events += other.events
         for inbox, (before, after) in other.deliveries.items():
@@ -341,7 +345,9 @@ class Tally:
     @property
     def lost(self) -> list[Change]:
         """The changes by which an alarm loses a reader."""
-        return [each for each in self.changes if each.is_alarm and each.is_reader and each.kind is Kind.FEWER]
+        return [
+            each for each in self.changes if each.is_alarm and each.is_reader and each.kind is Effect.FEWER
+        ]
 
     @property
     def unknown_alarms(self) -> int:
@@ -355,7 +361,7 @@ def _none() -> list[int]:
 
 @dataclass(slots=True)
 class _Combination:
-    rulings: tuple[Ruling, Ruling]
+    rulings: tuple[EventEnds, EventEnds]
     changes: tuple[Change, ...]
     count: int = 0
     examples: list[Example] = field(default_factory=list)
@@ -382,7 +388,7 @@ class Rehearsal:
 
     def __init__(self, old: Contract, new: Contract, check: Callable[[Contract], PayloadCheck]) -> None:
         self._judges = Judge(old, check(old)), Judge(new, check(new))
-        self._tally = Tally()
+        self._tally = RehearsalTally()
         routes = [*old.routes, *new.routes]
         filters = [filter for each in routes for filter in (each.filter, each.interest) if filter is not None]
         self._looked_at = frozenset[str]().union(*map(attribute_names, filters))
@@ -439,15 +445,15 @@ class Rehearsal:
                 self._gained.add((to, example))
                 is_new = to not in old.to or row.destination is None
                 if is_new and way.answers == _ALWAYS and row.type not in self._rechecked:
-                    self._change(row, Kind.MORE, to, old.refused or _NO_ROUTE, way.end.route, example)
+                    self._change(row, Effect.MORE, to, old.refused or _NO_ROUTE, way.end.route, example)
                     self._tally.delivered(to, row.type, 0, 1)
                 else:
                     self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
 
-    def tally(self) -> Tally:
+    def tally(self) -> RehearsalTally:
         """Return the sum over all events since the last call."""
         self._settle()
-        tally, self._tally = self._tally, Tally()
+        tally, self._tally = self._tally, RehearsalTally()
         return tally
 
     def _settle(self) -> None:
@@ -455,7 +461,7 @@ class Rehearsal:
             self._sum(each.rulings, each.changes, each.count, each.examples)
         self._combinations.clear()
 
-    def rulings(self, tapped: Tapped) -> tuple[Ruling, Ruling]:
+    def rulings(self, tapped: Tapped) -> tuple[EventEnds, EventEnds]:
         """Return what becomes of an event by the old contract, and by the new one."""
         checks = tapped.event.type in self._rechecked
         old = self._judges[0].ruling(tapped, checks_payload=checks, is_up=True)
@@ -498,14 +504,14 @@ class Rehearsal:
         recorded_ms = timestamp_ms(str(attributes["recordedtime"]))
         return tapped.accepted_at_ms - recorded_ms >= bound_ms
 
-    def _judged(self, tapped: Tapped) -> tuple[tuple[Ruling, Ruling], tuple[Change, ...]]:
+    def _judged(self, tapped: Tapped) -> tuple[tuple[EventEnds, EventEnds], tuple[Change, ...]]:
         rulings = self.rulings(tapped)
         sender = sender_in_frame(tapped.client, tapped.event.attributes)
         return rulings, tuple(_changes(tapped.event.type, sender, *rulings))
 
     def _sum(
         self,
-        rulings: tuple[Ruling, Ruling],
+        rulings: tuple[EventEnds, EventEnds],
         changes: Collection[Change],
         count: int,
         examples: Sequence[Example],
@@ -550,7 +556,7 @@ class Rehearsal:
         self._tally.delivered(to, row.type, 1, 0 if gone else 1)
         if gone or after is None:
             route = before.end.route if before else "delivered"
-            self._change(row, Kind.FEWER, to, route, gone or _NO_ROUTE, example)
+            self._change(row, Effect.FEWER, to, route, gone or _NO_ROUTE, example)
             return
         # By the same filters as before it comes again, whatever they ask.
         is_same = before is not None and before.filters <= after.filters
@@ -560,8 +566,8 @@ class Rehearsal:
             for kind, was, becomes in _differences(before.end, after.end):
                 self._change(row, kind, to, was, becomes, example)
 
-    def _change(self, row: Sent, kind: Kind, to: str, before: str, after: str, example: Example) -> None:
-        is_alarm, is_reader = row.priority == Priority.URGENT, kind in (Kind.FEWER, Kind.MORE)
+    def _change(self, row: Sent, kind: Effect, to: str, before: str, after: str, example: Example) -> None:
+        is_alarm, is_reader = row.priority == Priority.URGENT, kind in (Effect.FEWER, Effect.MORE)
         self._tally.changed(Change(kind, to, row.type, before, after, is_alarm, is_reader), 1, [example])
 
 
@@ -585,10 +591,10 @@ def _payload_rule(contract: Contract, event_type: str) -> bytes:
     return canonical_bytes([declared.schema_check, [*schemas], schemas, contract.downlink(event_type)])
 
 
-def _changes(event_type: str, sender: Sender, old: Ruling, new: Ruling) -> Iterator[Change]:
+def _changes(event_type: str, sender: Sender, old: EventEnds, new: EventEnds) -> Iterator[Change]:
     is_alarm = Priority.URGENT in (old.priority, new.priority)
     if old.refused != new.refused:
-        kind = Kind.REFUSED if new.refused else Kind.ALLOWED
+        kind = Effect.REFUSED if new.refused else Effect.ALLOWED
         of = f"{sender.service or 'device'}.outbox"
         yield Change(kind, of, event_type, old.refused or _ALLOWED, new.refused or _ALLOWED, is_alarm)
     for type, to in dict.fromkeys((each.type, each.destination) for each in (*old.ends, *new.ends)):
@@ -602,32 +608,32 @@ def _changes(event_type: str, sender: Sender, old: Ruling, new: Ruling) -> Itera
         )
         alarm = is_alarm and is_own
         if len(came) != len(comes):
-            kind = Kind.FEWER if len(came) > len(comes) else Kind.MORE
+            kind = Effect.FEWER if len(came) > len(comes) else Effect.MORE
             sides = _sides(old, before, came), _sides(new, after, comes)
             yield Change(kind, to, type, *sides, alarm, not (came and comes))
         elif came:
             for kind, was, becomes in _differences(came[0], comes[0]):
                 yield Change(kind, to, type, was, becomes, alarm)
             if is_own and old.priority is not new.priority:
-                yield Change(Kind.PRIORITY, to, type, old.priority, new.priority, alarm)
+                yield Change(Effect.PRIORITY, to, type, old.priority, new.priority, alarm)
 
 
 _ALLOWED: Final = "allowed"
 
 
-def _sides(ruling: Ruling, ends: Sequence[End], came: Sequence[End]) -> str:
+def _sides(ruling: EventEnds, ends: Sequence[End], came: Sequence[End]) -> str:
     """Return the routes by which an event comes, or else why it does not."""
     if came:
         return ", ".join(each.route for each in came)
     return next((str(each.reason) for each in ends), None) or ruling.refused or _NO_ROUTE
 
 
-def _differences(old: End, new: End) -> Iterator[tuple[Kind, str, str]]:
+def _differences(old: End, new: End) -> Iterator[tuple[Effect, str, str]]:
     """Yield what else differs of a delivery that there is by both contracts."""
     for kind, before, after in (
-        (Kind.EXPIRY, _seconds(old.expiry_ms), _seconds(new.expiry_ms)),
-        (Kind.ORDER, old.ordering, new.ordering),
-        (Kind.GUARANTEE, old.guarantee, new.guarantee),
+        (Effect.EXPIRY, _seconds(old.expiry_ms), _seconds(new.expiry_ms)),
+        (Effect.ORDER, old.ordering, new.ordering),
+        (Effect.GUARANTEE, old.guarantee, new.guarantee),
     ):
         if before != after:
             yield kind, str(before), str(after)

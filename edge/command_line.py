@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from edge.errors import SettingProblem, SettingsError, SpoolError
+from edge.errors import DeviceSettingsError, SettingProblem, SpoolError
 from eventplane.errors import EventPlaneError
 
 EX_WRONG_COMMAND_LINE = 2
@@ -61,7 +61,7 @@ def _run(file: Path) -> int:
     if isinstance(contract, SettingProblem):
         refused, last = contract, last_contract(settings.spool)
         if last is None:
-            raise SettingsError([refused])
+            raise DeviceSettingsError([refused])
         contract = last
     start_logging(settings.log_level, dict(os.environ))
     run(settings, contract, dict(os.environ), refused)

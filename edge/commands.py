@@ -10,7 +10,7 @@ from collections.abc import Callable
 from getopt import GetoptError
 from pathlib import Path
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import DeviceSettingsError, SettingProblem
 from edge.parts import PROGRAM, build_version, manifest, require_part
 from edge.settings import Settings, load_settings
 
@@ -85,9 +85,9 @@ def _check(options: Options) -> None:
     contract = read_contract(settings.contract, is_new=True)
     problems = check.file_problems(settings, now)
     if isinstance(contract, SettingProblem):
-        raise SettingsError([contract, *problems])
+        raise DeviceSettingsError([contract, *problems])
     if problems:
-        raise SettingsError(problems)
+        raise DeviceSettingsError(problems)
     print(f"thing {settings.thing}, contract {contract.version}: the forwarder can start")
     if check.awaits_provisioning(settings):
         print("warning: there is no certificate yet; provisioning has to bring it")

@@ -24,7 +24,7 @@ class SettingProblem(NamedTuple):
         return f"setting {self.setting!r}: {self.problem}; {self.remedy}"
 
 
-class SettingsError(EdgeError):
+class DeviceSettingsError(EdgeError):
     """The device cannot run like this. `problems` are all that was found, so that one correction suffices."""
 
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
@@ -32,10 +32,10 @@ class SettingsError(EdgeError):
         self.problems = tuple(problems)
 
 
-def missing_table(name: str) -> SettingsError:
+def missing_table(name: str) -> DeviceSettingsError:
     """Return the error that a command needs the optional table `name`."""
     problem = SettingProblem(name, "the table is missing", "add it, see docs/reference/device.md")
-    return SettingsError([problem])
+    return DeviceSettingsError([problem])
 
 
 class SpoolError(EdgeError):

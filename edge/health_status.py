@@ -70,7 +70,7 @@ class LinkState(NamedTuple):
     pauses: int = 0
 
 
-class Status(NamedTuple):
+class DeviceStatus(NamedTuple):
     """The device at one moment: plain values, which any thread may read."""
 
     thing: str
@@ -118,7 +118,9 @@ class HealthFinding(NamedTuple):
     remedy: str
 
 
-def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[HealthFinding, ...]:
+def judge(
+    status: DeviceStatus, settings: HealthSettings, stuck: str | None = None
+) -> tuple[HealthFinding, ...]:
     """Return all that is wrong, the gravest first; `stuck` is the watchdog's complaint."""
     found = [
         *_spool(status),
@@ -146,14 +148,14 @@ def to_json(findings: Sequence[HealthFinding], **more: object) -> str:
     return json.dumps({"status": overall(findings), **more, "problems": problems}, indent=1) + "\n"
 
 
-def summary(status: Status, findings: Sequence[HealthFinding]) -> str:
+def summary(status: DeviceStatus, findings: Sequence[HealthFinding]) -> str:
     """Return one line for `systemctl status`."""
     links = ", ".join(f"{each.name} {'up' if each.up else 'down'}" for each in status.links.values())
     problem = f"; {findings[0].problem}" if findings else ""
     return f"{overall(findings)}: {links}; {status.pending} deliveries pending{problem}"
 
 
-def _spool(status: Status) -> Iterator[HealthFinding]:
+def _spool(status: DeviceStatus) -> Iterator[HealthFinding]:
     if status.disk_failure is not None:
         yield HealthFinding(
             "no_disk",
@@ -178,7 +180,7 @@ def _spool(status: Status) -> Iterator[HealthFinding]:
         )
 
 
-def _links(status: Status) -> Iterator[HealthFinding]:
+def _links(status: DeviceStatus) -> Iterator[HealthFinding]:
     local, cloud = status.links[LinkName.LOCAL], status.links[LinkName.CLOUD]
     urgent = status.links[LinkName.URGENT]
     if not local.up:
@@ -232,7 +234,7 @@ def _links(status: Status) -> Iterator[HealthFinding]:
         )
 
 
-def _ages(status: Status, settings: HealthSettings) -> Iterator[HealthFinding]:
+def _ages(status: DeviceStatus, settings: HealthSettings) -> Iterator[HealthFinding]:
     limits = {Priority.URGENT: settings.urgent_age_s, Priority.NORMAL: settings.normal_age_s}
     waits = (LinkName.CLOUD, Priority.NORMAL) if status.is_budget_used_up else None
     for each in status.backlog:
@@ -259,14 +261,14 @@ def _age(each: Backlog, link: LinkState, limit_s: float) -> Iterator[HealthFindi
         yield HealthFinding("late", Health.FAILING, problem, remedy)
 
 
-def _contract(status: Status) -> Iterator[HealthFinding]:
+def _contract(status: DeviceStatus) -> Iterator[HealthFinding]:
     if status.contract_refused:
         problem = f"the new contract was refused; {status.contract_version} stays active"
         remedy = "see the log, correct the file and send SIGHUP"
         yield HealthFinding("contract_refused", Health.DEGRADED, problem, remedy)
 
 
-def _certificate(status: Status) -> Iterator[HealthFinding]:
+def _certificate(status: DeviceStatus) -> Iterator[HealthFinding]:
     left_s = status.certificate_left_s
     if left_s is not None and left_s < EXPIRES_SOON_S:
         days = f"{left_s / 86_400:.0f} days"

@@ -20,10 +20,10 @@ from edge.errors import SettingProblem, SpoolError
 from edge.forwarder import Forwarder, Message, Reload, Stop
 from edge.health_status import (
     Backlog,
+    DeviceStatus,
     HealthFinding,
     LinkState,
     Progress,
-    Status,
     Watchdog,
     judge,
     summary,
@@ -58,7 +58,7 @@ class SnapshotWanted:
 class Snapshot(NamedTuple):
     """The device at one moment, what is wrong with it, and its metrics."""
 
-    status: Status
+    status: DeviceStatus
     findings: tuple[HealthFinding, ...]
     families: Families
 
@@ -139,11 +139,11 @@ class StatusReader:
         answered, left = self.forwarder.counts.answered, self.forwarder.uplink.publisher.moving[0]
         return Progress(self._seen[LinkName.CLOUD].standing, answered, waiting, left)
 
-    def status(self, now: float) -> Status:
+    def status(self, now: float) -> DeviceStatus:
         """Return the device's status now, monotonic seconds."""
         forwarder = self.forwarder
         failure, budget = forwarder.disk.failure, forwarder.uplink.budget
-        return Status(
+        return DeviceStatus(
             thing=forwarder.settings.thing,
             contract_version=forwarder.contract.version,
             uptime_s=now - self._started,
@@ -298,7 +298,7 @@ class Housekeeping:
         status, findings = self._judged(now)
         return Snapshot(status, findings, read_all(Reading(status, findings, self._forwarder)))
 
-    def _judged(self, now: float) -> tuple[Status, tuple[HealthFinding, ...]]:
+    def _judged(self, now: float) -> tuple[DeviceStatus, tuple[HealthFinding, ...]]:
         self._complaint = self._watchdog.complaint(self._state.progress(), now, self._stuck_after_s())
         status = self._state.status(now)
         return status, judge(status, self._forwarder.settings.health, self._complaint)

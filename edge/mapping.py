@@ -11,7 +11,7 @@ from edge import durable
 from edge.decision import Decider, Decision
 from edge.planning import Batch, Plan, Submission
 from eventplane.contract import Channel, Contract
-from eventplane.contract.mapping import MAX_TOPIC, Message, TopicMapping, convert, topic_problem
+from eventplane.contract.mapping import MAX_TOPIC, MappedMessage, TopicMapping, convert, topic_problem
 from eventplane.dead_letter import Refusal
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
@@ -81,7 +81,7 @@ class Mapper:
             if said is not None:
                 batch.submissions.append(self._submission(said, message, channel))
 
-    def _submission(self, said: Message, message: Received, channel: Channel) -> Submission:
+    def _submission(self, said: MappedMessage, message: Received, channel: Channel) -> Submission:
         time = self._timestamp()
         if not message.mid:
             event = said.event(self._thing, time, self._random_bytes(_RANDOM_BYTES).hex())

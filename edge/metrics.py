@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from edge.counts import Counts
 from edge.forwarder import Forwarder
-from edge.health_status import Backlog, HealthFinding, LinkState, Status
+from edge.health_status import Backlog, DeviceStatus, HealthFinding, LinkState
 from edge.parts import build_version
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
@@ -28,7 +28,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Reading(NamedTuple):
     """The source of the metrics, for the loop's thread only."""
 
-    status: Status
+    status: DeviceStatus
     findings: Sequence[HealthFinding]
     forwarder: Forwarder
 

@@ -43,7 +43,7 @@ _DAMPING = 4
 """Smaller changes count for one in so many: an answer may be early or late by chance."""
 
 
-class Sent(NamedTuple):
+class SentPublish(NamedTuple):
     """When a publish was sent: the bytes `delivered` by `since`, and whether it `fills` the window."""
 
     delivered: int = 0
@@ -92,15 +92,15 @@ class CongestionWindow:
         """Note the time to its answer."""
         self._round_trip_s = round_trip_s
 
-    def sent(self, now: float, in_flight: int, *, idle: bool) -> Sent:
+    def sent(self, now: float, in_flight: int, *, idle: bool) -> SentPublish:
         """Note a publish, with which `in_flight` ordinary bytes are; return what to keep until its answer."""
         if idle:
             self._delivered_at = now
         fills = in_flight >= self.size
         self._filled |= fills
-        return Sent(self._delivered, self._delivered_at, fills)
+        return SentPublish(self._delivered, self._delivered_at, fills)
 
-    def acknowledged(self, size: int, sent_at: float, before: Sent, now: float) -> None:
+    def acknowledged(self, size: int, sent_at: float, before: SentPublish, now: float) -> None:
         """Note the answer to a publish of `size` bytes, and adapt the window."""
         self._delivered += size
         self._delivered_at = now
@@ -232,7 +232,7 @@ class InFlight:
     sent_at: float
     urgent: bool
     end: int
-    before: Sent
+    before: SentPublish
     has_left: bool = False
 
 
@@ -324,7 +324,7 @@ class Publisher:
         connection = self._link.connection
         if mid := connection.ping():
             end = connection.queued_bytes
-            self.in_flight[mid] = InFlight((), 0, now, urgent=True, end=end, before=Sent())
+            self.in_flight[mid] = InFlight((), 0, now, urgent=True, end=end, before=SentPublish())
 
     def measure(self, now: float) -> None:
         """Measure the connection's round trip; the answer is no publish's."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import DeviceSettingsError, SettingProblem
 from edge.settings_reader import (
     SettingsReader,
     choice,
@@ -287,7 +287,7 @@ OPTIONAL = frozenset({"provisioning", "announcement"})
 
 
 def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
+    """Return the settings of a TOML `file`, overridden by `environment`. Raises `DeviceSettingsError`."""
     reader = SettingsReader(file, environment)
     top = reader.read(Settings, tables=TABLES)
     present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
@@ -300,7 +300,7 @@ def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
     found = _conflicts(top.get("thing", ""), complete)
     reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
-        raise SettingsError(reader.problems)
+        raise DeviceSettingsError(reader.problems)
     made: dict[str, Any] = dict.fromkeys(TABLES)
     made |= {name: kind(**tables[name]) for name, kind in present.items()}
     return Settings(**made, **top)

@@ -9,14 +9,14 @@ from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import DeviceSettingsError, SettingProblem
 from eventplane.values import Range, nearest
 from eventplane_mqtt.endpoint import is_host
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"
 
 
-class Text(NamedTuple):
+class TextSetting(NamedTuple):
     """The texts that `accepts` names; `read` makes the setting's value of one, or raises ValueError."""
 
     accepts: str
@@ -29,7 +29,7 @@ class Text(NamedTuple):
 
 def text(default: Any = MISSING) -> Any:
     """Declare a non-empty text."""
-    return _setting(default, Text("a non-empty text", _as_text))
+    return _setting(default, TextSetting("a non-empty text", _as_text))
 
 
 def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
@@ -40,7 +40,7 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
             raise ValueError
         return str(raw)
 
-    return _setting(default, Text(accepts, read, pattern))
+    return _setting(default, TextSetting(accepts, read, pattern))
 
 
 def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
@@ -52,7 +52,7 @@ def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any
         return str(raw)
 
     accepts = "a host name or IP address, without scheme and port"
-    return _setting(default, Text(f"{accepts}, or a path" if is_socket_allowed else accepts, read))
+    return _setting(default, TextSetting(f"{accepts}, or a path" if is_socket_allowed else accepts, read))
 
 
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:
@@ -63,7 +63,7 @@ def path(default: Any = MISSING, accepts: str = "a path") -> Any:
             raise ValueError
         return Path(raw)
 
-    return _setting(default, Text(accepts, read))
+    return _setting(default, TextSetting(accepts, read))
 
 
 def flag(default: bool) -> Any:
@@ -75,7 +75,7 @@ def flag(default: bool) -> Any:
             raise ValueError
         return words.get(raw, raw is True)
 
-    return _setting(default, Text("true or false", read))
+    return _setting(default, TextSetting("true or false", read))
 
 
 def choice(default: str, options: tuple[str, ...]) -> Any:
@@ -141,10 +141,10 @@ class SettingsReader:
             problem = SettingProblem(
                 "--settings", f"{file}: {error.strerror}", "name a file that can be read"
             )
-            raise SettingsError([problem]) from error
+            raise DeviceSettingsError([problem]) from error
         except ValueError as error:
             problem = SettingProblem("--settings", f"{file}: not TOML: {error}", "correct it at that place")
-            raise SettingsError([problem]) from error
+            raise DeviceSettingsError([problem]) from error
 
     def _table(self, name: str) -> Mapping[str, Any]:
         raw = self._document.get(name, {})
@@ -179,7 +179,7 @@ def variable_of(setting: str) -> str:
     return ENVIRONMENT_PREFIX + setting.replace(".", "_").upper()
 
 
-def _setting(default: Any, accepts: Text | Range) -> Any:
+def _setting(default: Any, accepts: TextSetting | Range) -> Any:
     return field(default=default, metadata={"accepts": accepts})
 
 

@@ -1,5 +1,5 @@
-"""What the plane itself sends: the reports of a forwarder, under a source of its own, the states that
-configure it, and which service sends each other type.
+"""The types that the plane itself sends: the reports of a forwarder, under a source of its own, the states
+that configure it, and which service sends each other type.
 """
 
 from __future__ import annotations

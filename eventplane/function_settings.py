@@ -59,7 +59,7 @@ class ContractSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TracingSettings(Settings):
+class SpanRecorderSettings(Settings):
     """Settings of the functions that record spans."""
 
     otlp_endpoint: str
@@ -82,7 +82,7 @@ class RouterSettings(ContractSettings):
     """Where the router sends its decisions."""
     archive_bucket: str
     """The archive's bucket."""
-    tracing: TracingSettings | None = None
+    tracing: SpanRecorderSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ArchiveWriterSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DownlinkSettings(Settings):
+class DownlinkFunctionSettings(Settings):
     """Settings of the functions that bring events to devices."""
 
     desired_table: str

@@ -140,4 +140,4 @@ object is an `eventplane_client.connection.Connector`."""
 
 SENDERS: Final = "eventplane.senders"
 """What routers write to a channel with. The name is the scheme of the channel's URL; the object is a function
-without arguments that returns a `lambdas.common.sender.Sender`."""
+without arguments that returns a `lambdas.common.sender.DestinationSender`."""

@@ -36,7 +36,7 @@ KEY: Final = (PARTITION, SORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class EventLease:
     """An event that the reader `session_id` has until `lease_until`, or that is done.
 
     `tries` is how often it was claimed without an end; `expires` is when it may be forgotten. Times are Unix
@@ -75,7 +75,7 @@ class Position:
     revision: int = 0
 
 
-CLAIM: Final = RecordKind(type=Claim, key=KEY)
+CLAIM: Final = RecordKind(type=EventLease, key=KEY)
 EPOCH: Final = RecordKind(type=Epoch, key=KEY)
 POSITION: Final = RecordKind(type=Position, key=KEY)
 """How the table keeps them."""
@@ -113,7 +113,7 @@ class DynamoDbFilter:
         self._random_bytes = system.random_bytes
         self._lock = system.lock()  # claims are renewed in a thread of its own
         self._claims = Records(tables, table, CLAIM)
-        self._in_hand: dict[bytes, Claim] = {}
+        self._in_hand: dict[bytes, EventLease] = {}
 
     @cached_property
     def _session(self) -> str:
@@ -193,10 +193,10 @@ class DynamoDbFilter:
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
         return f"{self._participant}/{key[:1].hex()}", key.hex()
 
-    def _claim(self, key: bytes, *, force: bool) -> tuple[Verdict, Claim | None]:
+    def _claim(self, key: bytes, *, force: bool) -> tuple[Verdict, EventLease | None]:
         """Return whose `key` is, and our claim if it has become ours now."""
         reader, event = self._key(key)
-        wanted = Claim(
+        wanted = EventLease(
             reader=reader,
             event=event,
             session_id=self._session,
@@ -220,7 +220,7 @@ class DynamoDbFilter:
             wanted = replace(wanted, revision=found.revision if found else NEW, tries=1 + before)
         raise ConflictError(self._table, (reader, event))
 
-    def _verdict(self, key: bytes, claim: Claim) -> Verdict:
+    def _verdict(self, key: bytes, claim: EventLease) -> Verdict:
         now = self._clock()
         if claim.expires < now:
             return Verdict.NEW
@@ -231,19 +231,21 @@ class DynamoDbFilter:
             return Verdict.MINE if key in self._in_hand else Verdict.NEW
         return Verdict.BUSY if claim.lease_until >= now else Verdict.DOUBT
 
-    def _stored(self, key: bytes) -> Claim | None:
+    def _stored(self, key: bytes) -> EventLease | None:
         """Return our claim of `key` as it is stored, if it is not done."""
         found = self._claims.read(*self._key(key))
         return found if found and found.session_id == self._session and not found.is_done else None
 
     def _finish(self, key: bytes) -> None:
-        def done(claim: Claim) -> Claim:
+        def done(claim: EventLease) -> EventLease:
             return replace(claim, is_done=True, expires=self._expiry())
 
         mine = self._in_hand.get(key)
         if mine is None or not self._claims.write(done(mine)):
             reader, event = self._key(key)
-            self._claims.change(lambda found: done(found or Claim(reader=reader, event=event)), reader, event)
+            self._claims.change(
+                lambda found: done(found or EventLease(reader=reader, event=event)), reader, event
+            )
 
     def _lease_end(self) -> int:
         return int(self._clock() + self._lease())

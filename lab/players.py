@@ -28,7 +28,7 @@ class PlayerError(LocalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class HomeMessage:
     """A message that one service of a home sends."""
 
     service: str
@@ -56,7 +56,7 @@ class Players:
         senders = {home: ThreadPoolExecutor(1, f"player {home}") for home in self._homes}
         room = {home: BoundedSemaphore(_QUEUED) for home in self._homes}
 
-        def send(home: str, message: Message) -> None:
+        def send(home: str, message: HomeMessage) -> None:
             try:
                 _send(self._homes[home], message)
             except Exception as error:  # noqa: BLE001 - raised by the dealer, with the home's name
@@ -91,19 +91,19 @@ class Players:
             raise self._failure from self._failure.cause
 
 
-def mixed(events: Iterable[InputEvent], total: int) -> Iterator[tuple[str, Message]]:
+def mixed(events: Iterable[InputEvent], total: int) -> Iterator[tuple[str, HomeMessage]]:
     """Yield the `total` events with malformed messages among them, each with the home that sends it.
 
     A malformed message comes from the home and service of the event before it.
     """
     every = max(1, min(EVENTS_PER_POISON, total // LEAST_POISON))
     for number, event in enumerate(events, start=1):
-        yield event.home, Message(event.service, event)
+        yield event.home, HomeMessage(event.service, event)
         if number % every == 0:
-            yield event.home, Message(event.service, poison(number // every - 1, event.event.source))
+            yield event.home, HomeMessage(event.service, poison(number // every - 1, event.event.source))
 
 
-def _send(services: HomeServices, message: Message) -> None:
+def _send(services: HomeServices, message: HomeMessage) -> None:
     if isinstance(message.content, Poison):
         services.send_poison(message.service, message.content)
     else:

@@ -32,7 +32,7 @@ class NameTakenError(LocalError):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ChildExit:
     """The unrequested end of child `name`, started at `started` and found ended at `at` (Unix seconds).
 
     `status` is its exit status, or minus the number of the signal that ended it.
@@ -76,7 +76,7 @@ class Child:
         self._started = 0.0
         self._log_began = 0
         self._was_asked = False
-        self._ends: list[End] = []
+        self._ends: list[ChildExit] = []
         # One thread may kill it while another restarts it.
         self._lock = threading.RLock()
 
@@ -93,7 +93,7 @@ class Child:
             return self._process is not None and not self._was_asked and self._ended(0)
 
     @property
-    def ends(self) -> Sequence[End]:
+    def ends(self) -> Sequence[ChildExit]:
         """Each time that it ended by itself."""
         with self._lock:
             return [*self._ends, self._end()] if self.has_ended else list(self._ends)
@@ -201,12 +201,12 @@ class Child:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
 
-    def _end(self) -> End:
+    def _end(self) -> ChildExit:
         """Return its unrequested end, without reaping it."""
         how = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
         assert how is not None  # noqa: S101 - without WNOHANG it waits
         status = how.si_status if how.si_code == os.CLD_EXITED else -how.si_status
-        return End(self.name, status, self._started, time.time())
+        return ChildExit(self.name, status, self._started, time.time())
 
     def _reap(self) -> int:
         """Collect the ended (or just killed) program; its exit status, or minus the signal's number."""
@@ -332,7 +332,7 @@ class Restarter(Background):
         self._children = children
 
     @property
-    def ends(self) -> Sequence[End]:
+    def ends(self) -> Sequence[ChildExit]:
         """The unrequested ends of all children."""
         return [end for child in self._children for end in child.ends]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from contract.loader import load_contract
-from contract.proof import Outcome, Proof, prove
+from contract.proof import Proof, ProofOutcome, prove
 from eventplane.contract import Contract, ContractError, load_compiled
 from eventplane.contract.canonical import VERSION_LENGTH
 from eventplane.device_reports import HEARTBEAT, forwarder_source
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     unknown = dict(_reported(days, {contract.version: contract, **images}, images)) if days else {}
     proofs = [*prove(contract, [*images.values()]), *map(_unknown, unknown, unknown.values())]
     rows = [[each.alarm, each.sender, each.image or "", text.word(each.outcome)] for each in proofs]
-    missing = [each for each in proofs if each.outcome is not Outcome.PROVEN]
+    missing = [each for each in proofs if each.outcome is not ProofOutcome.PROVEN]
     lines = [text.table(["ALARM", "SENT BY", "IMAGE", "EVERY EVENT HAS A READER"], rows)]
     for each in missing:
         where = f" of images with {each.image}" if each.image else ""
@@ -122,4 +122,4 @@ def _versions(line: bytes) -> tuple[str, ...] | None:
 
 def _unknown(version: str, devices: int) -> Proof:
     reason = f"{devices} devices report it, and the archive lacks it; name its file by --image"
-    return Proof("*", "*", version, Outcome.UNDECIDED, None, reason)
+    return Proof("*", "*", version, ProofOutcome.UNDECIDED, None, reason)

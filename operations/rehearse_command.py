@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from contract.loader import load_contract, payload_check
-from contract.rehearsal import PAYLOAD_REASONS, Change, Kind, Rehearsal, Sent, Tally, Tapped, carried
+from contract.rehearsal import (
+    PAYLOAD_REASONS,
+    Change,
+    Effect,
+    Rehearsal,
+    RehearsalTally,
+    Sent,
+    Tapped,
+    carried,
+)
 from eventplane.contract import Contract, ContractError, Transport, load_compiled
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
@@ -117,7 +126,7 @@ class _Late:
 class _Part:
     """What was found in one object."""
 
-    tally: Tally
+    tally: RehearsalTally
     late: _Late
     damaged: Mapping[str, str]
 
@@ -236,7 +245,7 @@ def _check_time(at_ms: object) -> None:
         raise TypeError(f"{at_ms!r:.100} is no time")
 
 
-def _rehearsed(options: argparse.Namespace, new: Contract) -> tuple[Contract, Tally, dict[str, str]]:
+def _rehearsed(options: argparse.Namespace, new: Contract) -> tuple[Contract, RehearsalTally, dict[str, str]]:
     days = _days(options)
     names = {folder: list(days.names(folder, _hours(options.date))) for folder in (LEDGER, TAP)}
     if not names[TAP] and not names[LEDGER]:
@@ -245,7 +254,7 @@ def _rehearsed(options: argparse.Namespace, new: Contract) -> tuple[Contract, Ta
     old = load_contract(options.old) if options.old else _in_force(days, names[LEDGER], options.date)
     say(f"{options.date}: {new.name} {new.version} in place of {old.version}")
     texts = old.canonical, carried(old, new).canonical
-    total, late, damaged = Tally(), _Late(), dict[str, str]()
+    total, late, damaged = RehearsalTally(), _Late(), dict[str, str]()
     for folder in (LEDGER, TAP):
         for part in _parts(folder, names[folder], options, (*texts, late)):
             total.add(part.tally)
@@ -332,7 +341,7 @@ def _told(folder: str, of: int, parts: Iterator[_Part]) -> Iterator[_Part]:
 
 
 def _document(
-    of: date, old: Contract, new: Contract, tally: Tally, damaged: Mapping[str, str]
+    of: date, old: Contract, new: Contract, tally: RehearsalTally, damaged: Mapping[str, str]
 ) -> dict[str, Any]:
     deliveries = [
         {"inbox": inbox, "type": type, "before": before, "after": after}
@@ -366,10 +375,10 @@ def _document(
 
 def _rank(change: Change) -> tuple[bool, bool, int, Change]:
     """Return the key to sort by: alarms first, lost readers before all others."""
-    return not change.is_alarm, not change.is_reader, [*Kind].index(change.kind), change
+    return not change.is_alarm, not change.is_reader, [*Effect].index(change.kind), change
 
 
-def _cost(old: Contract, new: Contract, tally: Tally) -> dict[str, Any]:
+def _cost(old: Contract, new: Contract, tally: RehearsalTally) -> dict[str, Any]:
     """Return the most requests of SQS for the day's deliveries to queues in the cloud, and their price."""
     requests, usd = [0, 0], [0.0, 0.0]
     for at, contract in enumerate((old, new)):
@@ -386,19 +395,19 @@ def _cost(old: Contract, new: Contract, tally: Tally) -> dict[str, Any]:
     }
 
 
-def _text(document: Mapping[str, Any], tally: Tally) -> str:
+def _text(document: Mapping[str, Any], tally: RehearsalTally) -> str:
     changed, cost = tally.changes, document["cost"]
-    by_kind = {kind: sum(changed[each] for each in changed if each.kind is kind) for kind in Kind}
+    by_kind = {kind: sum(changed[each] for each in changed if each.kind is kind) for kind in Effect}
     readers = {
         kind: [each for each in changed if each.is_alarm and each.is_reader and each.kind is kind]
-        for kind in Kind
+        for kind in Effect
     }
     lines = [
         f"{document['date']}: {document['events']:,} events of devices, judged by {document['new']} and "
         f"{document['old']}",
-        f"deliveries: {by_kind[Kind.MORE]:,} more, {by_kind[Kind.FEWER]:,} fewer",
-        f"alarms: {_readers(changed, readers[Kind.FEWER])} lose a reader, "
-        f"{_readers(changed, readers[Kind.MORE])} gain one",
+        f"deliveries: {by_kind[Effect.MORE]:,} more, {by_kind[Effect.FEWER]:,} fewer",
+        f"alarms: {_readers(changed, readers[Effect.FEWER])} lose a reader, "
+        f"{_readers(changed, readers[Effect.MORE])} gain one",
     ]
     if document["changes"]:
         head = ["", "CHANGE", "AT", "TYPE", "EVENTS", "BEFORE", "AFTER", "FOR EXAMPLE"]

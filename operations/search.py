@@ -129,7 +129,7 @@ class Sought:
 
     @property
     def about(self) -> Hashable:
-        """What tells one search from another."""
+        """The identity of the search."""
         return self.claim, self.senders, frozenset(self.letters.items()), self.items
 
     @cached_property

@@ -30,7 +30,7 @@ from eventplane.resource_names import (
 from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
-from stacks.constructs.downlink import Downlink, uplink_interest
+from stacks.constructs.downlink import DownlinkFunctions, uplink_interest
 from stacks.constructs.function_assets import dependencies_layer
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
@@ -184,7 +184,9 @@ class RoutingStack(PlaneStack):
         """Make the functions that bring events to devices, and tell them which events the cloud wants."""
         contract = self.contract
         answers, outbox = self.inboxes[DOWNLINK], self.outboxes[DOWNLINK]
-        Downlink(self, "Downlink", contract=contract, inbox=inbox, answers=answers, outbox=outbox)
+        DownlinkFunctions(
+            self, "DownlinkFunctions", contract=contract, inbox=inbox, answers=answers, outbox=outbox
+        )
         wants = contract.device.outbox.forward is Forward.WANTED and OPERATIONS in self.outboxes
         if wants and leads_down(contract.participants):
             uplink_interest(self, self.outboxes[OPERATIONS], contract)

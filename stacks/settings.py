@@ -405,9 +405,9 @@ class TracingSettings:
             )
 
     @property
-    def of_functions(self) -> function_settings.TracingSettings:
+    def of_functions(self) -> function_settings.SpanRecorderSettings:
         """The settings of functions."""
-        return function_settings.TracingSettings(otlp_endpoint=self.endpoint, trace_share=self.share)
+        return function_settings.SpanRecorderSettings(otlp_endpoint=self.endpoint, trace_share=self.share)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from eventplane.envelope import Envelope, write_event
 from lab.control_room.offers import Offer, completed, offers
-from lab.control_room.plane import QUESTIONS, Answer, RoomFault, Stage, StageStanding, State
+from lab.control_room.plane import QUESTIONS, CommandResult, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Tally, due_inboxes
 from lab.errors import LocalError
 from tests.plane import shipped_contract
@@ -88,11 +88,11 @@ class FakePlane:
         self.asked.append(("read" if is_read else "left", participant))
         (self.read_as.add if is_read else self.read_as.discard)(participant)
 
-    def ask(self, question: str, words: Sequence[str]) -> Answer:
+    def ask(self, question: str, words: Sequence[str]) -> CommandResult:
         self.asked.append((question, [*words]))
         if question not in self.answers:
             raise LocalError("the emulated cloud has ended; see its log")
-        return Answer(f"eventplane {QUESTIONS[question][0]}", 0, self.answers[question])
+        return CommandResult(f"eventplane {QUESTIONS[question][0]}", 0, self.answers[question])
 
     def strike(self, fault: RoomFault) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from eventplane.cesql.errors import (
     CesqlMissingFunctionError,
     CesqlParseError,
 )
-from eventplane.cesql.expression import Expression, Result, parse
+from eventplane.cesql.expression import Evaluation, Expression, parse
 from eventplane.cesql.functions import BUILTINS, Function, Functions
 from eventplane.cesql.parser import write
 
@@ -29,11 +29,11 @@ __all__ = [
     "CesqlMissingAttributeError",
     "CesqlMissingFunctionError",
     "CesqlParseError",
+    "Evaluation",
     "Expression",
     "Function",
     "Functions",
     "LintWarning",
-    "Result",
     "lint",
     "missing_functions",
     "mixed_logic",

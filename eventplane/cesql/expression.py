@@ -20,7 +20,7 @@ from eventplane.cesql.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Evaluation:
     """The value of an expression for one event, and its errors in the order of evaluation."""
 
     value: AttributeValue
@@ -32,11 +32,11 @@ class Result:
         return self.value is True and not self.errors
 
 
-def evaluate(node: Node, attributes: Attributes, functions: Functions) -> Result:
+def evaluate(node: Node, attributes: Attributes, functions: Functions) -> Evaluation:
     """Return the value of `node` and its errors. Raises nothing."""
     walk = _Walk(attributes, functions)
     value = walk.value(node)
-    return Result(value, tuple(walk.errors))
+    return Evaluation(value, tuple(walk.errors))
 
 
 class _Walk:
@@ -165,7 +165,7 @@ class Expression:
         self.functions = functions
         self.matches = self._first_match
 
-    def evaluate(self, attributes: Attributes) -> Result:
+    def evaluate(self, attributes: Attributes) -> Evaluation:
         """Return the value for an event and every error. Raises nothing."""
         return evaluate(self.tree, attributes, self.functions)
 

@@ -186,7 +186,9 @@ def find(value: Any, pointer: str) -> Any:
     return value
 
 
-def convert(mapping: TopicMapping, topic: str, levels: Mapping[str, str], payload: bytes) -> Message | None:
+def convert(
+    mapping: TopicMapping, topic: str, levels: Mapping[str, str], payload: bytes
+) -> MappedMessage | None:
     """Return what a message on `topic`, whose named `levels` these are, says; None if it is no event.
 
     Raises `EnvelopeError` if its payload cannot be read.
@@ -206,11 +208,11 @@ def convert(mapping: TopicMapping, topic: str, levels: Mapping[str, str], payloa
         text = json.dumps(_values(mapping.data, value, levels), ensure_ascii=False)
     id = None if mapping.id is None else find(value, mapping.id)
     has_id = isinstance(id, str | int | float) and not isinstance(id, bool)
-    return Message(mapping, topic, payload, attributes, text, str(id) if has_id else "")
+    return MappedMessage(mapping, topic, payload, attributes, text, str(id) if has_id else "")
 
 
-class Message(NamedTuple):
-    """What a message of a mapped program says. `id` is its own; empty if it has none."""
+class MappedMessage(NamedTuple):
+    """The content of a message from a mapped program. `id` is its own; empty if it has none."""
 
     mapping: TopicMapping
     topic: str

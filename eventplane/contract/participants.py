@@ -37,7 +37,7 @@ class FilterOf(Setting):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices(Setting):
+class DeviceScope(Setting):
     """A setting that is a scope of devices: a word, or a list of groups, which is read sorted."""
 
     default: Any = None
@@ -91,7 +91,7 @@ PARTICIPANT: Final[dict[str, Setting]] = {
         meaning="the events that it may subscribe to; without it, those of its routes",
         only=Only(_CLOUD, "", "only a cloud service subscribes", "remove it: add a route instead"),
     ),
-    "may_address": Devices(
+    "may_address": DeviceScope(
         meaning="the devices that it may send to: `one` at a time (default), a list of groups, or `everyone`",
         only=Only(
             _CLOUD,

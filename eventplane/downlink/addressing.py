@@ -9,7 +9,7 @@ from typing import Final
 from eventplane.attributes import KNOWN, AttributeValue
 from eventplane.contract import Downlink
 from eventplane.dead_letter import REASON_ATTRIBUTE
-from eventplane.downlink.desired import Message
+from eventplane.downlink.desired import KeyedEvent
 from eventplane.downlink.wire import (
     ALL,
     MAX_VERSION_DIGITS,
@@ -63,7 +63,7 @@ class Addressed:
     target: Target
     kind: Downlink
     key: str
-    message: Message
+    message: KeyedEvent
     accepted_at_ms: int
 
 
@@ -80,7 +80,7 @@ def addressed(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: in
         raise DownlinkError(Reason.INVALID_STATE_DELETE, "a command cannot be deleted; let it expire")
     target = _target(attributes.get("todevice"), attributes.get("togroup"))
     key = _key(event, kind)
-    message = Message(
+    message = KeyedEvent(
         uid=_uid(attributes.get("stateuid", "")),
         version=_version(event, kind, accepted_at_ms),
         is_deleted=is_deleted,

@@ -71,7 +71,7 @@ class Deletion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class KeyedEvent:
     """One event for one key.
 
     Args:
@@ -141,11 +141,11 @@ class Desired:
     kind: Downlink
     owner: str = ""
     reset: int = 0
-    message: Message | None = None
+    message: KeyedEvent | None = None
     state: Phase = Phase.IDLE
     attempts: int = 0
     sent: Identity | None = None
-    waiting: tuple[Message, ...] = ()
+    waiting: tuple[KeyedEvent, ...] = ()
     deletes: tuple[Deletion, ...] = ()
     recent: tuple[str, ...] = ()
     last_order: int = 0
@@ -162,7 +162,7 @@ class Desired:
         return self.message is not None and not self.message.is_deleted
 
     @property
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[KeyedEvent, ...]:
         """The message in turn, if there is one, and the commands after it."""
         return (self.message, *self.waiting) if self.message else self.waiting
 
@@ -171,12 +171,12 @@ class Desired:
 class Ended:
     """A message that will not be delivered: `reason` is EXPIRED, DEVICE_GONE, or the device's own word."""
 
-    message: Message
+    message: KeyedEvent
     reason: str
     detail: str
 
 
-def transmission(item: Desired, message: Message, now_ms: int) -> str:
+def transmission(item: Desired, message: KeyedEvent, now_ms: int) -> str:
     """Return `message` as it goes to the device at `now_ms`, an event in JSON format with what is left."""
     text = message.text
     if message.expires_at_ms is not None:
@@ -194,7 +194,7 @@ def transmission(item: Desired, message: Message, now_ms: int) -> str:
     )
 
 
-def with_newest(item: Desired, message: Message) -> Desired:
+def with_newest(item: Desired, message: KeyedEvent) -> Desired:
     """Return `item` after the state `message` arrived, with its own `message` where that one is not newer.
 
     Raises `DownlinkError` (`version_jump`) where the version is a counter and grows too much at once: no
@@ -209,7 +209,7 @@ def with_newest(item: Desired, message: Message) -> Desired:
     return _replaced(item, message)
 
 
-def _check_step(item: Desired, message: Message) -> None:
+def _check_step(item: Desired, message: KeyedEvent) -> None:
     known = max((version for _, version in item.deletes), default=0)
     known = max(known, item.message.version if item.message else 0)
     # Version 0, also the one after a reset, may be a counter or a time.
@@ -222,7 +222,7 @@ def _check_step(item: Desired, message: Message) -> None:
         )
 
 
-def _with_deletion(item: Desired, deletion: Message) -> Desired:
+def _with_deletion(item: Desired, deletion: KeyedEvent) -> Desired:
     """Return `item` after the deletion of one incarnation."""
     current = item.message
     version = current.version if current else -1
@@ -241,7 +241,7 @@ def _with_deletion(item: Desired, deletion: Message) -> Desired:
     return replace(after, message=replace(deletion, version=version))
 
 
-def _replaced(item: Desired, message: Message) -> Desired:
+def _replaced(item: Desired, message: KeyedEvent) -> Desired:
     if item.message and not _is_newer(message, item.message):
         return item
     # An older deletion can end nothing that is still to come.
@@ -249,12 +249,12 @@ def _replaced(item: Desired, message: Message) -> Desired:
     return replace(item, message=message, deletes=deletes)
 
 
-def _is_newer(one: Message, other: Message) -> bool:
+def _is_newer(one: KeyedEvent, other: KeyedEvent) -> bool:
     # A second deletion of the same version changes nothing.
     return one.version > other.version if one.is_deleted and other.is_deleted else one.rank > other.rank
 
 
-def queued(item: Desired, command: Message, now_ms: int) -> Desired:
+def queued(item: Desired, command: KeyedEvent, now_ms: int) -> Desired:
     """Return `item` with a new command. Raises `DownlinkError` (`too_many_commands`).
 
     Among those that wait a lower version goes first; one whose turn has come stays.
@@ -299,7 +299,7 @@ def without_expired(item: Desired, now_ms: int) -> tuple[Desired, tuple[Ended, .
     return after, tuple(Ended(each, Outcome.EXPIRED, _expiry_detail(each, item)) for each in expired)
 
 
-def _expiry_detail(message: Message, item: Desired) -> str:
+def _expiry_detail(message: KeyedEvent, item: Desired) -> str:
     if message is item.message and item.sent is not None:
         return "it was sent and not acknowledged in time"
     return "it expired before its turn"

@@ -15,7 +15,7 @@ from eventplane.downlink.addressing import Addressed
 from eventplane.downlink.desired import (
     Desired,
     Ended,
-    Message,
+    KeyedEvent,
     Phase,
     queued,
     transmission,
@@ -85,7 +85,7 @@ def apply_event(
     return replace(step, item=item) if step.item == new else step
 
 
-def _take_state(item: Desired, message: Message, now_ms: int, is_present: bool) -> Transition:
+def _take_state(item: Desired, message: KeyedEvent, now_ms: int, is_present: bool) -> Transition:
     after = with_newest(item, message)
     if after.message != item.message:
         return _accepted(after, now_ms, is_present)
@@ -96,7 +96,7 @@ def _take_state(item: Desired, message: Message, now_ms: int, is_present: bool) 
     return Transition(after, is_older=after == item)
 
 
-def _take_command(item: Desired, message: Message, now_ms: int, is_present: bool) -> Transition:
+def _take_command(item: Desired, message: KeyedEvent, now_ms: int, is_present: bool) -> Transition:
     if message.digest in item.recent:
         return _resumed(item, now_ms, is_present)
     if message.has_expired(now_ms):
@@ -142,7 +142,7 @@ def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is
 
 
 def _rejected(
-    item: Desired, message: Message, ack: Acknowledgement, now_ms: int, is_present: bool
+    item: Desired, message: KeyedEvent, ack: Acknowledgement, now_ms: int, is_present: bool
 ) -> Transition:
     if item.state is Phase.REJECTED:
         return Transition(item)

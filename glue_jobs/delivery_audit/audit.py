@@ -1,8 +1,8 @@
 """The audit itself: from an archive to what it found.
 
-What the archive has of one event is an event group, judged in Python (`judge`). An `Engine` brings the rows
-of a group together: `small` in this process, of a small archive; `large` in Spark, where a screen counts the
-events with which nothing is wrong.
+What the archive has of one event is an event group, judged in Python (`judge`). An `AuditEngine` brings the
+rows of a group together: `small` in this process, of a small archive; `large` in Spark, where a screen counts
+the events with which nothing is wrong.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Read:
     devices: Callable[[Found, Counts, Listed | None], Devices]
 
 
-class Engine(Protocol):
+class AuditEngine(Protocol):
     """Reads an archive, and brings together what it has of one event and of one device."""
 
     @property
@@ -210,7 +210,7 @@ class Engine(Protocol):
         """Read all folders; `history_of` takes `Read.decisions`, and returns `Read.history` and `faults`."""
 
 
-def audit(engine: Engine, request: AuditRequest) -> Audit:
+def audit(engine: AuditEngine, request: AuditRequest) -> Audit:
     """Audit what the request asks for.
 
     Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.

@@ -62,7 +62,7 @@ class HourRow(NamedTuple):
     due: Sequence[Any] = ()
 
 
-class Sender(NamedTuple):
+class SenderEvents(NamedTuple):
     """The events from one client in one epoch, or a part of it; times in Unix milliseconds.
 
     `is_vouched` is whether a report of the client itself came with it. `least_ms` is the quickest way up.
@@ -77,12 +77,12 @@ class Sender(NamedTuple):
     last_ms: int
 
 
-def owners_of(senders: Iterable[Sender]) -> dict[str, tuple[str, ...]]:
+def owners_of(senders: Iterable[SenderEvents]) -> dict[str, tuple[str, ...]]:
     """Return the clients that claim each epoch which came under several clients.
 
     They are those with reports of their own in it, and the client with most numbers, which is the first.
     """
-    epochs: dict[str, dict[str, Sender]] = defaultdict(dict)
+    epochs: dict[str, dict[str, SenderEvents]] = defaultdict(dict)
     for each in senders:
         if each.epoch is not None:
             known = epochs[each.epoch].get(each.client_id, each._replace(numbers=0))

@@ -34,7 +34,7 @@ _NO_END: Final = 1 << 62
 """Higher than any number."""
 
 
-class Standing(StrEnum):
+class Attendance(StrEnum):
     """The standing of a device in the window."""
 
     ATTESTED = "attested"
@@ -94,18 +94,18 @@ class Attestation:
 
     def standing(
         self, days: Sequence[Mapping[str, Any]], *, is_expected: bool, is_known: bool
-    ) -> Standing | None:
+    ) -> Attendance | None:
         """Return what is known of a device with these figures by day, None for one that is no concern."""
         if not any(day["events"] for day in days):
-            return Standing.SILENT if is_expected else None
+            return Attendance.SILENT if is_expected else None
         if self._completeness.scope.has_fleet and not is_known:
-            return Standing.UNREGISTERED
+            return Attendance.UNREGISTERED
         is_whole = not any(day["numbering"] > day["awaiting"] or day["tap"] or day["nothing"] for day in days)
         # Those of the days beside the window count there; numbers that they leave unstated here count above.
         gaps = [manifest.report for manifest, _ in self._completeness.missing_manifests]
         wrong = self._completeness.unattesting
         is_sound = not any(report.within for report in (*gaps, *wrong)) and not self._has_open_end()
-        return Standing.ATTESTED if is_whole and is_sound and not self.is_overdue else Standing.PARTLY
+        return Attendance.ATTESTED if is_whole and is_sound and not self.is_overdue else Attendance.PARTLY
 
     def _has_open_end(self) -> bool:
         """Return whether a gap that no manifest states begins in the window and ends after it.
@@ -133,7 +133,7 @@ class Coverage:
 
     `events` counts by `RESTS`. Of the numbered, `awaiting` are so young that the next manifest of their
     device need not be there yet. `best_effort` events were promised by nobody and are not among them.
-    `devices` counts by `Standing`, and those `expected`. `fleet` names the list of expected devices, None
+    `devices` counts by `Attendance`, and those `expected`. `fleet` names the list of expected devices, None
     without one. `cloud_events` entered in the cloud and rest on the ledger alone. `home` counts events for
     inboxes on devices by `home.HOME`.
     """

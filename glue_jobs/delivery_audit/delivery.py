@@ -22,7 +22,7 @@ from eventplane.limits import MAX_HOPS
 from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import REDRIVE, Outcome, Reason
 from eventplane.values import timestamp_of_ms
-from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, decided_between
+from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Event, LedgerDecision, Unclear, decided_between
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
     HOUR_MS,
@@ -84,7 +84,7 @@ class Consumption(NamedTuple):
     hole: HoleCount | None = None
 
 
-class Delivery(NamedTuple):
+class RouteEnd(NamedTuple):
     """An event on one `route`, with its `verdict`; both are None for an event that has no route.
 
     `is_first_row` marks one delivery of each event, which alone has what is not of a route. `found` are the
@@ -98,7 +98,7 @@ class Delivery(NamedTuple):
     route: str | None
     destination: str | None
     verdict: Ruling | None
-    found: Sequence[Decision]
+    found: Sequence[LedgerDecision]
     out: Sequence[LedgerRow]
     is_first_row: bool
     opens_inbox: bool
@@ -117,7 +117,7 @@ class Delivery(NamedTuple):
         return sum(row.reason not in (SENT_BEFORE, REDRIVE) for row in self.out)
 
 
-def facts(delivery: Delivery) -> Iterator[Account]:
+def facts(delivery: RouteEnd) -> Iterator[Account]:
     """Return the facts that a delivery gives for the account of its event at the inbox."""
     inbox, end = inbox_of(delivery.destination or EVERY_INBOX, delivery.route), delivery.end
     if end is not None and end.verdict in _FATES_AT_THE_END:
@@ -133,7 +133,7 @@ def facts(delivery: Delivery) -> Iterator[Account]:
 
 
 def by_readers(
-    judged: Sequence[Delivery], told: Iterable[Account], rules: AuditRules
+    judged: Sequence[RouteEnd], told: Iterable[Account], rules: AuditRules
 ) -> Iterator[tuple[Account, LedgerRow]]:
     """Yield what its readers gave up of an event that lay in their inboxes, and how it came there, with rows.
 
@@ -146,7 +146,7 @@ def by_readers(
     yield from ((account, row) for account, row in found if account and account.inbox in inboxes)
 
 
-def listed(delivery: Delivery, fates: Mapping[str, Fate]) -> DeliveryRow:
+def listed(delivery: RouteEnd, fates: Mapping[str, Fate]) -> DeliveryRow:
     """Return the row about a delivery whose event had these `fates` at its inboxes."""
     event, end = delivery.event, delivery.end
     first, known = event.first, event.first or (event.ledger or event.handovers)[0]
@@ -180,13 +180,13 @@ def listed(delivery: Delivery, fates: Mapping[str, Fate]) -> DeliveryRow:
     )
 
 
-def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
+def deliveries(event: Event, rules: AuditRules) -> Iterator[RouteEnd]:
     """Judge an event on each route that it should have taken or did take; at least one delivery."""
     routes, date, unknown = () if event.is_displaced else _routes(event, rules), event.date, None
     if event.first is None and event.decisions:
         unknown = _unknown_to_the_tap(event, rules)
     if not routes:
-        yield Delivery(event, date, None, None, None, (), (), True, False, None, None)
+        yield RouteEnd(event, date, None, None, None, (), (), True, False, None, None)
     reached: set[str | None] = set()
     for at, route in enumerate(routes):
         found = [each for each in event.decisions if each.route in (route, EVERY_ROUTE)]
@@ -217,7 +217,7 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
             ]
             if _is_seen(event, destination, put, rules):
                 end = _consumption(event, destination, put, rules)
-        yield Delivery(event, date, route, destination, verdict, found, out, at == 0, opens_inbox, end, hole)
+        yield RouteEnd(event, date, route, destination, verdict, found, out, at == 0, opens_inbox, end, hole)
 
 
 def _routes(event: Event, rules: AuditRules) -> Sequence[str]:
@@ -243,7 +243,7 @@ def _unknown_to_the_tap(event: Event, rules: AuditRules) -> Ruling:
 
 
 def _verdict(
-    event: Event, first: TapRow, route: str, found: Sequence[Decision], rules: AuditRules
+    event: Event, first: TapRow, route: str, found: Sequence[LedgerDecision], rules: AuditRules
 ) -> Ruling | None:
     """Return what the decisions about a route prove; None where they prove nothing."""
     if route not in event.expected:
@@ -268,7 +268,7 @@ def _verdict(
     return Ruling.NOT_UNDERSTOOD if is_unknown else None
 
 
-def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool | None:
+def _holds(event: Event, first: TapRow, decision: LedgerDecision, rules: AuditRules) -> bool | None:
     """Return whether tap and contract bear out the end that a router recorded: it is not taken on trust.
 
     None where no clock says when it was decided.
@@ -317,7 +317,12 @@ def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
 
 
 def _without_record(
-    event: Event, first: TapRow, route: str, found: Sequence[Decision], was_there: bool, rules: AuditRules
+    event: Event,
+    first: TapRow,
+    route: str,
+    found: Sequence[LedgerDecision],
+    was_there: bool,
+    rules: AuditRules,
 ) -> tuple[Ruling, HoleCount | None]:
     """Return the verdict on a route without proof, and where the ledger lacks the record."""
     accepted_at_ms = first.accepted_at_ms
@@ -397,7 +402,7 @@ _Found = Iterator[tuple[Kind, str | None]]
 """Kinds of findings on one hop, with their details."""
 
 
-def findings(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
+def findings(delivery: RouteEnd, rules: AuditRules) -> Iterator[Finding]:
     """Return what is to be known of one delivery, hop by hop."""
     event = delivery.event
     if delivery.is_first_row and event.first is not None:
@@ -423,7 +428,7 @@ def _on_device_cloud(event: Event, first: TapRow, rules: AuditRules) -> _Found:
         yield Kind.LATE, f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
 
 
-def _in_archive(delivery: Delivery) -> Iterator[Finding]:
+def _in_archive(delivery: RouteEnd) -> Iterator[Finding]:
     """Return what the records of the event leave unknown, and where those of one frame contradict each other.
 
     A row of the ledger finds its frame by the time of acceptance; one with another time has none.
@@ -438,7 +443,7 @@ def _in_archive(delivery: Delivery) -> Iterator[Finding]:
         yield about(delivery, Kind.CONTRADICTION, times, Hop.ARCHIVE, archive_file=file)
 
 
-def _at_router(delivery: Delivery, rules: AuditRules) -> _Found:
+def _at_router(delivery: RouteEnd, rules: AuditRules) -> _Found:
     if delivery.is_first_row:
         yield from _of_event(delivery, rules)
     if delivery.found:
@@ -446,7 +451,7 @@ def _at_router(delivery: Delivery, rules: AuditRules) -> _Found:
     yield from _of_verdict(delivery)
 
 
-def _of_event(delivery: Delivery, rules: AuditRules) -> _Found:
+def _of_event(delivery: RouteEnd, rules: AuditRules) -> _Found:
     """Return what is known of the event as a whole, not of a route."""
     event, first = delivery.event, delivery.event.first
     if first is not None and event.ledger:
@@ -483,7 +488,7 @@ def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
     return not confirmed and not rules.is_open(last.decided_at_ms)
 
 
-def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
+def _of_decisions(delivery: RouteEnd, rules: AuditRules) -> _Found:
     first, contested = delivery.event.first, delivery.event.contested
     if delivery.out:
         put = delivery.out[0]
@@ -515,7 +520,7 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
         yield Kind.CLOCK_SKEW, f"the router's clock is at least {abs(max(wrong_ms))} ms {side}"
 
 
-def _of_verdict(delivery: Delivery) -> _Found:
+def _of_verdict(delivery: RouteEnd) -> _Found:
     verdict = delivery.verdict
     if verdict is None or verdict is Ruling.DELIVERED:
         return
@@ -576,7 +581,7 @@ def of_unclear_row(unclear: Unclear) -> Finding:
     )
 
 
-def about(delivery: Delivery, kind: Kind, detail: str | None, hop: Hop, **others: Any) -> Finding:
+def about(delivery: RouteEnd, kind: Kind, detail: str | None, hop: Hop, **others: Any) -> Finding:
     """Return a finding about a delivery, in which `others` stand for what its rows say."""
     event, first = delivery.event, delivery.event.first
     said = delivery.found[0].row if delivery.found else None

@@ -15,7 +15,7 @@ from eventplane.reasons import Outcome
 from eventplane.report_reader import DIGESTS, MOST, Range, Report, length, merged, read_reports
 from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, each_once, new_lives
-from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
+from glue_jobs.delivery_audit.coverage import RESTS, Attendance, Attestation
 from glue_jobs.delivery_audit.event_group import HOUR_MS, DeliveryRow, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.home import HOME, Due, judge_homes
@@ -64,7 +64,7 @@ the tap, of which the device gave up the `explained`, the tap has a hole for the
 are too young to be judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had
 acknowledged them; events `not_stored`. `home_` stands before counts of `HOME`, for all inboxes on the device.
 What the events rest on: `coverage.Coverage`. `skew_ms` is what the clock is ahead (null: unknown), `coverage`
-the device's `Standing`."""
+the device's `Attendance`."""
 
 _ZEROS: Final = dict.fromkeys(("events", "tap_copies", *COUNTS), 0)
 
@@ -124,7 +124,7 @@ def _not_judged(rows: DeviceRows, scope: Scope, error: Exception) -> DeviceJudge
     own = [each for each in rows.hours if each.within and each.client_id == rows.client_id]
     events = sum(len(each.events) + len(each.others) for each in own) // EVENT_BYTES
     at_ms, file = min((each.first for each in own), default=(0, None))
-    standing = Standing.PARTLY if own else Standing.SILENT if _is_expected(rows, scope) else None
+    standing = Attendance.PARTLY if own else Attendance.SILENT if _is_expected(rows, scope) else None
     row = _row(rows.client_id, {**_ZEROS, "events": events, "tap": events}, standing)
     finding = Finding(
         date_of(at_ms) if own else None,
@@ -225,7 +225,7 @@ class _Device:
         keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
         days = [_with_numbers(self._days[key]) for key in keys]
         standing = self._attestation.standing(days, is_expected=self._is_expected, is_known=self._is_known)
-        epochs = self._epochs(days) or ([_ZEROS] if standing is Standing.SILENT else [])
+        epochs = self._epochs(days) or ([_ZEROS] if standing is Attendance.SILENT else [])
         beyond = [each for each in self._completeness.unmatched if self._is_beyond_view(each)]
         alone = {each.key for each in self._completeness.unmatched}.difference(each.key for each in beyond)
         holes = self._completeness.holes + Counter(each.hour for each in beyond)
@@ -328,7 +328,7 @@ class _Device:
                 whole[name] += day[name]
         return [_with_numbers(each) for each in by_epoch.values()]
 
-    def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> dict[str, Any]:
+    def _row(self, figures: Mapping[str, Any], standing: Attendance | None) -> dict[str, Any]:
         return _row(self._client_id, {**figures, "skew_ms": self._skew_ms}, standing)
 
     def _hour_rows(self) -> list[dict[str, Any]]:
@@ -605,7 +605,7 @@ def _order(row: HourRow) -> tuple[Any, ...]:
     return row.hour, row.first, row.client_id, row.epoch or ""
 
 
-def _row(client_id: str, figures: Mapping[str, Any], standing: Standing | None) -> dict[str, Any]:
+def _row(client_id: str, figures: Mapping[str, Any], standing: Attendance | None) -> dict[str, Any]:
     """Return a row of `DEVICE`. What a device states may be more than 64 bits hold."""
     known = {**figures, "client_id": client_id, "coverage": standing and str(standing)}
     found = {name: known.get(name) for name in DEVICE}

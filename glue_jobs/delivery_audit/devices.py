@@ -19,9 +19,9 @@ from eventplane.values import whole_number
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
-from glue_jobs.delivery_audit.claims import Sender, owners_of
+from glue_jobs.delivery_audit.claims import SenderEvents, owners_of
 from glue_jobs.delivery_audit.completeness import Scope
-from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Standing
+from glue_jobs.delivery_audit.coverage import RESTS, Attendance, Coverage
 from glue_jobs.delivery_audit.device import (
     COUNTS,
     DeviceJudgement,
@@ -52,7 +52,7 @@ Counts = Mapping[str, list[tuple[str, int, int]]]
 Listed = Sequence[tuple[str, str, int | None]]
 """Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
 
-_STANDINGS: Final = (Standing.SILENT, Standing.PARTLY, Standing.UNREGISTERED, Standing.ATTESTED, None)
+_STANDINGS: Final = (Attendance.SILENT, Attendance.PARTLY, Attendance.UNREGISTERED, Attendance.ATTESTED, None)
 
 _GZIP = b"\x1f\x8b"
 
@@ -84,7 +84,7 @@ class Fleet:
             events={name: self.totals[name] for name in RESTS},
             awaiting=self.totals["awaiting"],
             best_effort=self.totals["best_effort"],
-            devices={name: self.standings[name] for name in ("expected", *map(str, Standing))},
+            devices={name: self.standings[name] for name in ("expected", *map(str, Attendance))},
             fleet=fleet,
             cloud_events=cloud_events,
             home={name: self.totals[f"home_{name}"] for name in HOME},
@@ -113,7 +113,7 @@ class Fleet:
 class Devices(Protocol):
     """All devices: what each sent, what the ledger alone has of it, and the newest list of them."""
 
-    def senders(self) -> Iterable[Sender]:
+    def senders(self) -> Iterable[SenderEvents]:
         """Return who sent in which epoch."""
 
     def hours_not_in_tap(self) -> Collection[int]:
@@ -154,7 +154,7 @@ def by_client(counts: Mapping[CountKey, int]) -> Counts:
     return found
 
 
-def _of_fleet(scope: Scope, senders: Iterable[Sender]) -> Scope:
+def _of_fleet(scope: Scope, senders: Iterable[SenderEvents]) -> Scope:
     """Return the scope with what all devices together say: owners of epochs, usual and last times."""
     known = list(senders)
     quickest: dict[str, int] = {}

@@ -73,7 +73,7 @@ UNBACKED: Final = "(unbacked)"
 """Stands for the outcome of a decision that says `dead_lettered` and has nothing to show for it."""
 
 
-class Decision(NamedTuple):
+class LedgerDecision(NamedTuple):
     """A row of the ledger with the `route` that it took, and the `outcome` that is believed."""
 
     route: str
@@ -103,7 +103,7 @@ class Event:
         self.handovers: list[HandoverRow] = []
         self.unclear: list[Unclear] = []
         self.first: TapRow | None = None
-        self.decisions: list[Decision] = []
+        self.decisions: list[LedgerDecision] = []
         self.versions: list[str] = []
         self.early: list[LedgerRow] = []
         self.expected: Sequence[str] = ()
@@ -166,7 +166,7 @@ class Event:
             if not self._is_backed(row, rules, dead_letters):
                 outcome = UNBACKED
         route = rules.by_version[row.contract_version].route_taken(row)
-        self.decisions.append(Decision(route, outcome, row))
+        self.decisions.append(LedgerDecision(route, outcome, row))
         if row.reason == REPLAY:
             self.was_replayed = True
         if row.basis == Basis.BUNDLED:

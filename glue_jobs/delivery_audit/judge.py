@@ -21,7 +21,7 @@ from eventplane.names import SENDER_SERVICE
 from eventplane.reasons import REPLAY, Outcome
 from glue_jobs.delivery_audit.delivery import (
     Consumption,
-    Delivery,
+    RouteEnd,
     about,
     by_readers,
     deliveries,
@@ -117,7 +117,7 @@ def _set_aside(unclear: Iterable[Unclear], into: Judgement) -> None:
             into.findings.append(of_unclear_row(each))
 
 
-def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
+def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> RouteEnd:
     """Judge one event; return the delivery by which findings that are of no route name it."""
     judged = list(deliveries(event, rules))
     for delivery in judged:
@@ -203,7 +203,7 @@ def _join_mismatched(events: dict[str, Event]) -> dict[str, str]:
     return joined
 
 
-def _follow_up(delivery: Delivery, into: Judgement) -> None:
+def _follow_up(delivery: RouteEnd, into: Judgement) -> None:
     """Note what has to be sent again, and what the tap does not have."""
     event, first, route = delivery.event, delivery.event.first, delivery.route
     if route is None:
@@ -222,7 +222,7 @@ def _follow_up(delivery: Delivery, into: Judgement) -> None:
         into.counts[RouteCount("to_replay", delivery.date, *to)] += 1
 
 
-def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into: Judgement) -> None:
+def _judge_unknown_handovers(judged: Sequence[RouteEnd], rules: AuditRules, into: Judgement) -> None:
     """Judge handovers of what the ledger never put into the inbox.
 
     A handover proves a delivery that was due and has no record, so it needs no other.
@@ -294,7 +294,7 @@ def _recorded(rows: Collection[LedgerRow]) -> int:
     return sum(max(each.values()) for each in attempts.values())
 
 
-def _count(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
+def _count(delivery: RouteEnd, rules: AuditRules, into: Judgement) -> None:
     if delivery.verdict is not None:
         _count_verdict(delivery, delivery.verdict, into)
     if delivery.is_first_row:
@@ -307,7 +307,7 @@ def _count(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
         _count_last_hop(delivery.end, delivery.date, delivery.destination, into)
 
 
-def _count_verdict(delivery: Delivery, verdict: Ruling, into: Judgement) -> None:
+def _count_verdict(delivery: RouteEnd, verdict: Ruling, into: Judgement) -> None:
     counts, where = into.counts, (delivery.date, delivery.route, delivery.destination)
     counts[RouteCount(str(verdict), *where)] += 1
     if delivery.hole is not None:
@@ -319,7 +319,7 @@ def _count_verdict(delivery: Delivery, verdict: Ruling, into: Judgement) -> None
             counts[HourCount(str(verdict), first.client_id, first.accepted_at_ms // HOUR_MS)] += 1
 
 
-def _count_event(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
+def _count_event(delivery: RouteEnd, rules: AuditRules, into: Judgement) -> None:
     """Count the event itself, on one of its routes."""
     counts, where = into.counts, (delivery.date, delivery.route, delivery.destination)
     event, first = delivery.event, delivery.event.first
@@ -335,7 +335,7 @@ def _count_event(delivery: Delivery, rules: AuditRules, into: Judgement) -> None
         counts[DeadLetterCount("count", str(Place.DEVICE), first.dead_letter_reason or None)] += 1
 
 
-def _count_dead_letters(delivery: Delivery, into: Judgement) -> None:
+def _count_dead_letters(delivery: RouteEnd, into: Judgement) -> None:
     """Count the dead letters about the event that the ledger has, one a route."""
     for route in {delivery.route, EVERY_ROUTE} if delivery.is_first_row else {delivery.route}:
         reasons = [
@@ -347,7 +347,7 @@ def _count_dead_letters(delivery: Delivery, into: Judgement) -> None:
             into.counts[DeadLetterCount("count", str(Place.CLOUD), min(reasons) or None)] += 1
 
 
-def _count_put(delivery: Delivery, inbox: str, into: Judgement) -> None:
+def _count_put(delivery: RouteEnd, inbox: str, into: Judgement) -> None:
     """Count what was put into the inbox."""
     counts, event, date = into.counts, delivery.event, delivery.date
     if copies := delivery.copies:
@@ -371,7 +371,7 @@ def _count_last_hop(last: Consumption, date: str, inbox: str, into: Judgement) -
         into.counts[last.hole] += 1
 
 
-def _time(delivery: Delivery, into: Judgement) -> None:
+def _time(delivery: RouteEnd, into: Judgement) -> None:
     """Note how long the first delivery of the event took, over each hop."""
     event, first, out = delivery.event, delivery.event.first, delivery.out[0]
     if event.contested and out in event.contested:

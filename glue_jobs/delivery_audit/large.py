@@ -31,7 +31,7 @@ from glue_jobs.common.listing import Listing
 from glue_jobs.common.session import size_shuffles
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.audit import FOUND, SPARK, Audit, AuditRequest, Read, audit, plain
-from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
+from glue_jobs.delivery_audit.claims import HourRow, SenderEvents, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
@@ -272,7 +272,7 @@ class SparkDevices:
         self._counts = self._spark.sparkContext.broadcast(counts)
         self._registry = registry
 
-    def senders(self) -> Iterator[Sender]:
+    def senders(self) -> Iterator[SenderEvents]:
         """Return who sent in which epoch."""
         senders = self._hours.groupBy("client_id", "epoch").agg(
             sf.max("is_vouched").alias("is_vouched"),
@@ -281,7 +281,7 @@ class SparkDevices:
             sf.min("quickest.travel_ms").alias("least_ms"),
             sf.max("last_ms").alias("last_ms"),
         )
-        return (Sender(**row.asDict()) for row in senders.collect())
+        return (SenderEvents(**row.asDict()) for row in senders.collect())
 
     def hours_not_in_tap(self) -> Collection[int]:
         """Return the hours, counted from 1970, of what the ledger alone has."""

@@ -33,7 +33,7 @@ from glue_jobs.delivery_audit.audit import (
     Read,
     audit,
 )
-from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
+from glue_jobs.delivery_audit.claims import HourRow, SenderEvents, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
@@ -186,12 +186,14 @@ class PlainDevices:
         self._counts = counts
         self._listed = {thing: state for thing, *state in registry or ()}
 
-    def senders(self) -> Iterator[Sender]:
+    def senders(self) -> Iterator[SenderEvents]:
         """Return who sent in which epoch."""
         for hour, last_ms, is_vouched in self._sent:
             least_ms = hour.quickest[0] if hour.quickest else None
             numbers = len(hour.events) // EVENT_BYTES
-            yield Sender(hour.client_id, hour.epoch, is_vouched, hour.first[0], numbers, least_ms, last_ms)
+            yield SenderEvents(
+                hour.client_id, hour.epoch, is_vouched, hour.first[0], numbers, least_ms, last_ms
+            )
 
     def hours_not_in_tap(self) -> Collection[int]:
         """Return the hours, counted from 1970, of what the ledger alone has."""

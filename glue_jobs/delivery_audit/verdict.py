@@ -28,7 +28,7 @@ MAX_REASONS: Final = 10
 Members = Mapping[str, Any]
 
 
-class Check(NamedTuple):
+class VerdictRule(NamedTuple):
     """A rule of the verdict: how often it `failed`, in what sentences; failing, it is `level` at best."""
 
     rule: str
@@ -47,7 +47,7 @@ class Check(NamedTuple):
 class PlaneVerdict:
     """The `checks`, the worst first: those of all rules, passed or failed."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[VerdictRule, ...]
 
     @property
     def word(self) -> str:
@@ -61,7 +61,7 @@ class PlaneVerdict:
 
     @property
     def missing(self) -> int:
-        """How many of the reasons say that evidence is missing."""
+        """The number of reasons that are missing evidence."""
         return sum(len(each.reasons) for each in self.checks if each.level == INCOMPLETE)
 
 
@@ -73,14 +73,16 @@ def verdict_of(totals: Members, kinds: Iterable[Members], coverage: Members) -> 
     return PlaneVerdict(tuple(_checks(Counter(totals), found, coverage)))
 
 
-def _checks(totals: Counter[str], found: Mapping[str, list[Members]], coverage: Members) -> Iterator[Check]:
-    def check(level: str, rule: str, failed: int, what: str, sentence: str) -> Check:
-        return Check(rule, level, failed, (f"{_count(failed, what)} {sentence}",) if failed else ())
+def _checks(
+    totals: Counter[str], found: Mapping[str, list[Members]], coverage: Members
+) -> Iterator[VerdictRule]:
+    def check(level: str, rule: str, failed: int, what: str, sentence: str) -> VerdictRule:
+        return VerdictRule(rule, level, failed, (f"{_count(failed, what)} {sentence}",) if failed else ())
 
-    def of_findings(level: str, kinds: Iterable[Kind]) -> Iterator[Check]:
+    def of_findings(level: str, kinds: Iterable[Kind]) -> Iterator[VerdictRule]:
         for kind in kinds:
             rows = found.get(kind, [])
-            yield Check(kind, level, sum(row["count"] for row in rows), tuple(map(_found, rows)))
+            yield VerdictRule(kind, level, sum(row["count"] for row in rows), tuple(map(_found, rows)))
 
     missing, pending = partial(check, INCOMPLETE), partial(check, OPEN)
     hops = ", ".join(sorted({str(row["hop"]) for row in found.get(Kind.LOST, ())}))
@@ -89,13 +91,15 @@ def _checks(totals: Counter[str], found: Mapping[str, list[Members]], coverage: 
     yield from of_findings(BROKEN, (each for each in BROKEN_KINDS if each is not Kind.LOST))
     share = f"{attested(coverage)} attested by manifests: coverage {percent(coverage['share'] or 0)}."
     unseen = unattested(coverage)
-    yield Check("unattested", INCOMPLETE, unseen, (share,) if unseen else ())
+    yield VerdictRule("unattested", INCOMPLETE, unseen, (share,) if unseen else ())
     at_home = "for inboxes on devices, of which no manifest says how they ended."
     yield missing("unattested_at_home", coverage["home"]["unattested"], "event", at_home)
     for standing, sentence in _STANDINGS.items():
         yield missing(f"{standing}_devices", coverage["devices"][standing], "device", f"{sentence}.")
     listed = "No list of expected devices: a device that sent nothing would not be missed."
-    yield Check("unknown_fleet", INCOMPLETE, *((1, (listed,)) if coverage["fleet"] is None else (0, ())))
+    yield VerdictRule(
+        "unknown_fleet", INCOMPLETE, *((1, (listed,)) if coverage["fleet"] is None else (0, ()))
+    )
     yield from of_findings(INCOMPLETE, INCOMPLETE_KINDS)
     hole = "without a record: the archive has a hole there."
     yield missing("unrecorded", totals["unrecorded"], "delivery", hole)

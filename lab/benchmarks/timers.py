@@ -25,7 +25,7 @@ from lab.histories.cloud import PLANE, CloudModel
 from lab.histories.engine import Engine
 from lab.histories.function import CHAIN_ENDED, FunctionModel
 from lab.histories.search import GARBAGE, silence_logs
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from lab.histories.wiring import LIMITS, Wiring
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
@@ -109,7 +109,7 @@ def two_days(options: Namespace) -> Iterator[Figure]:
     silence_logs()
     gc.set_threshold(GARBAGE)
     engine, tally, devices, heard = Engine(), TimerTally(), dict[str, TimedDevice](), set[str]()
-    cloud = CloudModel(engine, load_contract(), Weather(engine, Random(options.seed)), [])
+    cloud = CloudModel(engine, load_contract(), CurrentFaults(engine, Random(options.seed)), [])
     cloud.weather.paused.add("presence-reconciler")
     Wiring(cloud).start()
 

@@ -35,7 +35,7 @@ from lambdas.common import system
 from lambdas.common.archive import Archiver
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sender import TAKEN, Answer, Message
+from lambdas.common.sender import TAKEN, Answer, OutgoingMessage
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
@@ -96,7 +96,7 @@ def _random(digits: int, number: int) -> str:
 class _Yes:
     """Queues that take everything at once."""
 
-    def send(self, queue_url: str, batch: Sequence[Message]) -> list[Answer]:  # noqa: ARG002
+    def send(self, queue_url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:  # noqa: ARG002
         return [TAKEN] * len(batch)
 
 

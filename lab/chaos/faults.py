@@ -19,7 +19,7 @@ from typing import Final
 from eventplane.contract import Contract, Ordering, compile_contract, load_compiled
 from eventplane.contract.canonical import canonical_bytes
 from lab.background import Background
-from lab.chaos.load import Sender
+from lab.chaos.load import LoadSender
 from lab.chaos.schedule import PlannedFault
 from lab.errors import LocalError
 from lab.home import Home
@@ -117,7 +117,7 @@ def clock_jump(jump: Callable[[float], None]) -> ChaosFault:
     return ChaosFault(lambda: jump(next(jumps)), lambda: jump(0))
 
 
-def malformed(sender: Sender) -> ChaosFault:
+def malformed(sender: LoadSender) -> ChaosFault:
     """Send every kind of malformed message, oversized ones too, among the events of a service."""
     numbers = count()
 
@@ -155,7 +155,7 @@ def at_once(strike: Callable[[], int]) -> ChaosFault:
 
 
 def faults_of(
-    home: Home, sender: Sender, versions: Sequence[Contract], put_in_cloud: Callable[[Contract], object]
+    home: Home, sender: LoadSender, versions: Sequence[Contract], put_in_cloud: Callable[[Contract], object]
 ) -> dict[str, ChaosFault]:
     """Return every fault that is possible at `home`, by kind."""
     faults = {

@@ -65,7 +65,7 @@ class TimedLog(SentLog):
         super().event(event, channel, entered)
 
 
-class Sender(HomeServices):
+class LoadSender(HomeServices):
     """The services of one home at its broker on 127.0.0.1:`port`, which send `load`."""
 
     def __init__(self, home: str, port: int, contract: Contract, sent: TimedLog, load: Load) -> None:

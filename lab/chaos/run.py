@@ -24,14 +24,14 @@ from lab.chaos.arrivals import Arrivals
 from lab.chaos.clouds import ChaosCloud
 from lab.chaos.counters import Times, given_up, not_stored, sent_again
 from lab.chaos.faults import InjectedFault, Injector, changed, faults_of, restart_storm
-from lab.chaos.load import CarerMessages, Sender, TimedLog
+from lab.chaos.load import CarerMessages, LoadSender, TimedLog
 from lab.chaos.scenarios import Scenario
 from lab.chaos.schedule import ScheduleError, chosen
 from lab.home import BROKER_CONNECTED, Home, start_home
 from lab.machine import DISK, small_disk
 from lab.network import Network
 from lab.oracle import Key, ServiceResult, dead_lettered, expected_by_service, judge
-from lab.process import End, Restarter, Supervisor
+from lab.process import ChildExit, Restarter, Supervisor
 from lab.services import LISTENERS, ON_DEVICE, arrived_on_device
 from lab.waiting import wait_until_none_remain
 
@@ -115,7 +115,7 @@ class RunResult:
     gave_up_waiting_for: Sequence[str]
     contract_version: str
     cloud: str
-    ended: Sequence[End] = ()
+    ended: Sequence[ChildExit] = ()
     ordered: Collection[str] = ()
     watched: Watched | None = None
     sent_again: int = 0
@@ -142,7 +142,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         children = [*cloud.children, *(child for home in homes for child in home.children)]
         restarter = stack.enter_context(Restarter(children))
         senders = [
-            stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
+            stack.enter_context(LoadSender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
         ]
         names = [home.name for home in homes]
@@ -248,7 +248,7 @@ def _start_home(
     return home
 
 
-def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bool) -> None:
+def _play(senders: Collection[LoadSender], injector: Injector, *, ends_with_load: bool) -> None:
     """Send the whole load, and wait for the end of the last fault."""
     ending = threading.Event()
     with ThreadPoolExecutor(len(senders), thread_name_prefix="load") as workers:
@@ -268,7 +268,7 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
             ending.set()
 
 
-def _unsent(homes: Iterable[Home], senders: Iterable[Sender]) -> int:
+def _unsent(homes: Iterable[Home], senders: Iterable[LoadSender]) -> int:
     """Return the numbers of messages without a receipt, of pending deliveries and of unreported losses."""
     return sum(each.waiting for each in senders) + sum(each.backlog + each.unreported for each in homes)
 
@@ -280,7 +280,7 @@ class _Owed:
         self._expected = {name: len(keys) for name, keys in expected.items()}
         self.arrivals = {name: cloud.arrivals(name) for name in expected if name not in ON_DEVICE}
 
-    def by_homes(self, senders: Iterable[Sender]) -> int:
+    def by_homes(self, senders: Iterable[LoadSender]) -> int:
         """Return how many events the homes still have to receive."""
         received = sum(len(each.received[name]) for each in senders for name in LISTENERS)
         return sum(self._expected.get(name, 0) for name in LISTENERS) - received

@@ -14,7 +14,7 @@ from lab.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_out
 from lab.chaos.run import RunResult, per_hour
 from lab.demo.summary import numbers_missing, summarise
 from lab.oracle import Key
-from lab.process import End
+from lab.process import ChildExit
 
 _COUNTED: Final = ("reordered",)
 """Faults reorder (lab/chaos/explanation.md, "Out of order"): it is counted, and does not fail the run."""
@@ -223,12 +223,12 @@ _FORESEEN: Final = {"disk-full": os.EX_IOERR}
 """The status with which a forwarder may end that starts during such a fault: it cannot open its spool."""
 
 
-def by_themselves(ends: Iterable[End], struck: Sequence[InjectedFault]) -> list[End]:
+def by_themselves(ends: Iterable[ChildExit], struck: Sequence[InjectedFault]) -> list[ChildExit]:
     """Return the ends that no fault of `struck` explains."""
     return [end for end in ends if not any(_explains(fault, end) for fault in struck)]
 
 
-def _explains(fault: InjectedFault, end: End) -> bool:
+def _explains(fault: InjectedFault, end: ChildExit) -> bool:
     return (
         _FORESEEN.get(fault.kind) == end.status
         and end.name == f"forwarder-{fault.home}"

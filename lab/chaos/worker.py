@@ -36,10 +36,10 @@ from lambdas.common.archive import Archiver
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
+from lambdas.common.sender import TAKEN, Acceptance, Answer, OutgoingMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import Engine, build_engine
+from lambdas.router.engine import RoutingEngine, build_engine
 from lambdas.router.service import RouterService
 
 CONTRACT: Final = "contract.json"
@@ -113,9 +113,9 @@ class ContractFile:
         self._path = path
         self._inboxes = inboxes
         self._seen = b""
-        self._engine: Engine | None = None
+        self._engine: RoutingEngine | None = None
 
-    def engine(self) -> Engine:
+    def engine(self) -> RoutingEngine:
         """The engine for the next messages. Raises `ContractError` when there never was a usable contract."""
         text = self._path.read_bytes()
         if text != self._seen:
@@ -137,7 +137,7 @@ class LedgerQueue:
     def __init__(self, archive: Archiver) -> None:
         self._writer = LedgerWriter(archive=archive, clock=system_clock)
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:  # noqa: ARG002
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:  # noqa: ARG002
         messages = [QueueMessage(uuid4().hex, each.body, system_clock(), 1) for each in batch]
         failed = self._writer.process(messages, _invocation())
         again = Answer(Acceptance.AGAIN, "not written")

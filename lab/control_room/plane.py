@@ -46,7 +46,7 @@ QUESTIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """The answer to a question: the command `line` that was run, its exit `status`, and what it printed."""
 
     line: str
@@ -107,7 +107,7 @@ class PlaneView(Protocol):
     def read(self, participant: str, *, is_read: bool) -> None:
         """Read the inbox of `participant` as its program would, or no longer (idempotent)."""
 
-    def ask(self, question: str, words: Sequence[str]) -> Answer:
+    def ask(self, question: str, words: Sequence[str]) -> CommandResult:
         """Run the command of `QUESTIONS`, and return when it has ended."""
 
     def strike(self, fault: RoomFault) -> None:

@@ -87,7 +87,7 @@ class DueAlarm(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class InboxDelivery:
     """One inbox that is due an event: `after_ms` sending it arrived (None: not yet), so often (`copies`).
 
     `routes` are those that take it there, in their order, each with its condition in words. `account` says in
@@ -111,7 +111,7 @@ class Followed:
     type: str
     priority: str
     sent_ms: float
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[InboxDelivery, ...]
     nobody: str = ""
 
 
@@ -339,7 +339,7 @@ class Tally:
             account, at_ms = known.account(inbox, self._now_ms, self._waits), known.arrived.get(inbox)
             after_ms = None if at_ms is None else max(0.0, at_ms - known.sent_ms)
             copies = known.copies.get(inbox, 0)
-            deliveries.append(Delivery(inbox, due.routes, after_ms, copies, str(account), account.fate))
+            deliveries.append(InboxDelivery(inbox, due.routes, after_ms, copies, str(account), account.fate))
         names = event.source, event.id, event.type
         return Followed(*names, known.priority, known.sent_ms, tuple(deliveries), known.nobody)
 

@@ -36,7 +36,7 @@ from lab.histories.engine import Engine
 from lab.histories.iot_core import IotCore
 from lab.histories.queues import Queues
 from lab.histories.story import ENDPOINTS
-from lab.histories.wires import Weather, Wire
+from lab.histories.wires import CurrentFaults, Wire
 from lambdas.common.aws import PATIENT, Timeouts
 from lambdas.common.clock import Clock
 from parts.fleet.lifecycle import made
@@ -66,7 +66,9 @@ def inbox_arn(participant: str) -> str:
 class CloudModel:
     """The plane of `contract` in one account."""
 
-    def __init__(self, engine: Engine, contract: Contract, weather: Weather, devices: Sequence[str]) -> None:
+    def __init__(
+        self, engine: Engine, contract: Contract, weather: CurrentFaults, devices: Sequence[str]
+    ) -> None:
         self.engine = engine
         self.contract = contract
         self.weather = weather

@@ -9,7 +9,7 @@ from typing import Final
 
 from eventplane.envelope import parse_event
 from lab.histories.engine import Engine
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from parts.webhooks.endpoint import EndpointResponse, HttpSink, UnreachableError
 
 ANSWERS_S: Final = 0.03
@@ -37,7 +37,7 @@ class EndpointModel:
     """
 
     engine: Engine
-    weather: Weather
+    weather: CurrentFaults
     url: str
     fault: str = ""
     posts: list[Post] = field(default_factory=list)

@@ -46,12 +46,12 @@ from lab.histories.story import (
     SENDERS,
     SUBSCRIBABLE,
     WATCH,
-    Decision,
     Story,
+    StoryStep,
     drill,
 )
 from lab.histories.subscriber import Administrator
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from lab.histories.wiring import SETTLES_S, Wiring
 from parts.simulate.home import HomeModel
 from parts.simulate.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
@@ -121,7 +121,7 @@ class History:
         self.contract = contract = ordered(contract) if story.is_ordered else contract
         self.engine = Engine()
         self.random = Random(story.order)
-        self.weather = Weather(self.engine, self.random)
+        self.weather = CurrentFaults(self.engine, self.random)
         things = [f"home-{number + 1}" for number in range(story.homes)]
         self.cloud = CloudModel(self.engine, contract, self.weather, things)
         Wiring(self.cloud).start()
@@ -147,7 +147,7 @@ class History:
         self.held: dict[str, Any] = {}
         self.contracts: dict[str, Contract] = {}
         """The last contract that was sent to each home."""
-        self.trouble: Decision | None = None
+        self.trouble: StoryStep | None = None
         """What fails in the drill, if there is one."""
         self.gives_up = False
         """Whether a queue moves to its dead-letter queue what comes too often."""
@@ -219,7 +219,7 @@ class History:
         read += [self.cloud.queue(f"{each.participant}-inbox") for each in self.readers]
         return (each for each in read if each.messages and each is not self.cloud.queue("timers"))
 
-    def _run_drill(self, trouble: Decision) -> None:
+    def _run_drill(self, trouble: StoryStep) -> None:
         """Let well-known things happen when all is well and nothing waits, and nothing reconciles."""
         engine = self.engine
         self.drilled_s = began_s = engine.now_s
@@ -233,9 +233,9 @@ class History:
             }
             at_s = self.random.choice(moments.get(trouble.who, ORDERS_S[:1]))
             failing = {
-                "throttle": Decision(at_s, "throttle", "put_item", 6.0),
-                "slow": Decision(at_s, "slow", "dynamodb", 20.0),
-                "part": Decision(at_s, "part", "sqs", 6.0),
+                "throttle": StoryStep(at_s, "throttle", "put_item", 6.0),
+                "slow": StoryStep(at_s, "slow", "dynamodb", 20.0),
+                "part": StoryStep(at_s, "part", "sqs", 6.0),
             }.get(trouble.text)
             if failing is None:
                 call = f"{trouble.who} {self.random.choice(CALLS[trouble.who])}"
@@ -286,8 +286,8 @@ class History:
             return False
         return not any(service.pending for home in homes for service in home.services.values())
 
-    def _do(self, decision: Decision) -> None:
-        act: Callable[[Decision], None] = getattr(self, "_" + decision.what.replace("-", "_"))
+    def _do(self, decision: StoryStep) -> None:
+        act: Callable[[StoryStep], None] = getattr(self, "_" + decision.what.replace("-", "_"))
         if decision.what in FAULTS:
             self.faults[decision.what] += 1
             self.engine.note(decision.who, f"{decision.what} {decision.much:g}", is_fault=True)
@@ -320,7 +320,7 @@ class History:
 
     # What people do.
 
-    def _say(self, decision: Decision) -> None:
+    def _say(self, decision: StoryStep) -> None:
         self._event(decision.who, decision.text)
 
     def _event(self, thing: str, kind: str) -> None:
@@ -331,27 +331,27 @@ class History:
         self.said[event.source, event.id] = self.engine.now_s, thing, service, event
         self.homes[thing].services[service].say(event)
 
-    def _threshold(self, decision: Decision) -> None:
+    def _threshold(self, decision: StoryStep) -> None:
         kind, data = "org.eventplane.home.threshold.v1", {"reading": "heart-rate", "high": 120}
         self._burst(decision, partial(self._down, decision, kind, data, statekey=STATE_KEY))
 
-    def _message(self, decision: Decision) -> None:
+    def _message(self, decision: StoryStep) -> None:
         kind = "org.eventplane.home.message.v1"
         self._burst(decision, partial(self._down, decision, kind, {"text": "Hello"}))
 
-    def _send_contract(self, decision: Decision) -> None:
+    def _send_contract(self, decision: StoryStep) -> None:
         """Send a home a contract with a route more or, without `text`, its own."""
         contract = led_to(self.contract, decision.text)
         data = contract_document(contract)
         self._down(decision, DEVICE_CONTRACT, data, "operations", statekey=contract_key(contract.name))
         self.contracts[decision.who] = contract
 
-    def _burst(self, decision: Decision, act: Callable[[], object]) -> None:
+    def _burst(self, decision: StoryStep, act: Callable[[], object]) -> None:
         """Let as many follow each other as the decision says."""
         for at in range(int(decision.much)):
             self.engine.after(at * BURST_S, act)
 
-    def _down(self, decision: Decision, kind: str, data: Any, sender: str = "carers", **more: str) -> None:
+    def _down(self, decision: StoryStep, kind: str, data: Any, sender: str = "carers", **more: str) -> None:
         self._numbers["down"] += 1
         number = self._numbers["down"]
         attributes = {
@@ -372,21 +372,21 @@ class History:
         else:
             self.cloud.sqs.send_message(QueueUrl=url, MessageBody=body)
 
-    def _round(self, decision: Decision) -> None:
+    def _round(self, decision: StoryStep) -> None:
         self.watch.go_round(int(decision.much))
 
-    def _put(self, decision: Decision) -> None:
+    def _put(self, decision: StoryStep) -> None:
         self.administrators[decision.who].do(decision)
 
     _post = _delete = _put
 
-    def _old(self, decision: Decision) -> None:
+    def _old(self, decision: StoryStep) -> None:
         """0.3.0, which runs beside this version during a deployment, wrote last what is there."""
         self.cloud.dynamodb.strip(decision.who, OLD[decision.who])
         for message in chain.from_iterable(each.messages for each in self.cloud.sqs.queues.values()):
             message.attributes.pop(RETRIES, None)
 
-    def _few_receives(self, decision: Decision) -> None:
+    def _few_receives(self, decision: StoryStep) -> None:
         """A queue gives up by itself, and an operator looks after what it gave up."""
         queue = self.cloud.queue(decision.who)
         policy = json.dumps({**queue.redrive, "maxReceiveCount": int(decision.much)})
@@ -394,111 +394,111 @@ class History:
         self.engine.every(GIVEN_UP_S, self.operator.redrive_queues, first_s=GIVEN_UP_S)
         self.gives_up = True
 
-    def _redrive(self, _decision: Decision) -> None:
+    def _redrive(self, _decision: StoryStep) -> None:
         self.operator.redrive()
 
-    def _replay(self, decision: Decision) -> None:
+    def _replay(self, decision: StoryStep) -> None:
         self.operator.replay(decision.who, decision.much)
 
-    def _publish(self, decision: Decision) -> None:
+    def _publish(self, decision: StoryStep) -> None:
         self.operator.publish(decision.text)
 
-    def _key(self, decision: Decision) -> None:
+    def _key(self, decision: StoryStep) -> None:
         if self.keys is not None:
             self.keys.do(decision)
 
     _thief = _fleet = _key
 
-    def _drill(self, decision: Decision) -> None:
+    def _drill(self, decision: StoryStep) -> None:
         self.trouble = decision
 
     # What fails.
 
-    def _for(self, decision: Decision, act: Callable[[], object], undo: Callable[[], object]) -> None:
+    def _for(self, decision: StoryStep, act: Callable[[], object], undo: Callable[[], object]) -> None:
         act()
         self.engine.after(decision.much, undo)
 
-    def _set(self, decision: Decision, thing: object, name: str, fault: object, well: object) -> None:
+    def _set(self, decision: StoryStep, thing: object, name: str, fault: object, well: object) -> None:
         self._for(decision, partial(setattr, thing, name, fault), partial(setattr, thing, name, well))
 
-    def _cut(self, decision: Decision) -> None:
+    def _cut(self, decision: StoryStep) -> None:
         line = self.homes[decision.who].uplink
         self._for(decision, line.cut if decision.what == "cut" else line.go_silent, line.heal)
 
     _silent = _cut
 
-    def _lose_puback(self, decision: Decision) -> None:
+    def _lose_puback(self, decision: StoryStep) -> None:
         self.homes[decision.who].uplink.loses_answers += int(decision.much)
 
-    def _kill(self, decision: Decision) -> None:
+    def _kill(self, decision: StoryStep) -> None:
         home = self.homes[decision.who]
         home.fuse, home.fuse_at = int(decision.much), decision.text
 
-    def _power_cut(self, decision: Decision) -> None:
+    def _power_cut(self, decision: StoryStep) -> None:
         self.homes[decision.who].kill(power=True)
 
-    def _broker_stop(self, decision: Decision) -> None:
+    def _broker_stop(self, decision: StoryStep) -> None:
         broker = self.homes[decision.who].broker
         self._for(decision, broker.stop, broker.start)
 
-    def _disk_full(self, decision: Decision) -> None:
+    def _disk_full(self, decision: StoryStep) -> None:
         state = decision.what.removeprefix("disk-")
         self._set(decision, self.homes[decision.who].disk, "state", state, "well")
 
     _disk_broken = _disk_full
 
-    def _clock_step(self, decision: Decision) -> None:
+    def _clock_step(self, decision: StoryStep) -> None:
         self.homes[decision.who].wrong_by_s += decision.much
 
-    def _stall(self, decision: Decision) -> None:
+    def _stall(self, decision: StoryStep) -> None:
         self.homes[decision.who].uplink.stall(decision.much)
 
-    def _slow_line(self, decision: Decision) -> None:
+    def _slow_line(self, decision: StoryStep) -> None:
         line = self.homes[decision.who].uplink
         self._set(decision, line, "delay_s", float(decision.text), CLOUD_DELAY_S)
         self._set(decision, line, "bytes_per_s", SLOW_BYTES_PER_S, inf)
 
-    def _takeover(self, decision: Decision) -> None:
+    def _takeover(self, decision: StoryStep) -> None:
         """The forwarder starts anew while the broker takes its last connection for alive."""
         home = self.homes[decision.who]
         home.uplink.go_silent()
         home.uplink.heal()
         home.kill()
 
-    def _service_crash(self, decision: Decision) -> None:
+    def _service_crash(self, decision: StoryStep) -> None:
         for each in self.homes[decision.who].services.values():
             self._set(decision, each, "is_crashing", True, False)
 
-    def _no_reconciler(self, decision: Decision) -> None:
+    def _no_reconciler(self, decision: StoryStep) -> None:
         self.weather.paused.add(decision.who)
 
-    def _flood(self, decision: Decision) -> None:
+    def _flood(self, decision: StoryStep) -> None:
         for _ in range(int(decision.much)):
             self._event(decision.who, "org.eventplane.climate.reading.v1")
 
-    def _lose_answer(self, decision: Decision) -> None:
+    def _lose_answer(self, decision: StoryStep) -> None:
         weather = self.weather
         calls = {"lose-answer": weather.lost, "refuse": weather.refused, "die": weather.dead}
         calls[decision.what][decision.who] = int(decision.much)
 
     _refuse = _die = _lose_answer
 
-    def _outage(self, decision: Decision) -> None:
+    def _outage(self, decision: StoryStep) -> None:
         """A service is down or, if it is throttled, an operation is refused."""
         those = self.weather.down if decision.what == "outage" else self.weather.throttled
         self._for(decision, partial(those.add, decision.who), partial(those.discard, decision.who))
 
     _throttle = _outage
 
-    def _part(self, decision: Decision) -> None:
+    def _part(self, decision: StoryStep) -> None:
         """SQS takes only part of each batch."""
         self._set(decision, self.cloud.sqs, "takes_part", True, False)
 
-    def _slow(self, decision: Decision) -> None:
+    def _slow(self, decision: StoryStep) -> None:
         slow = self.weather.slow
         self._for(decision, lambda: slow.update({decision.who: SLOW_S}), lambda: slow.pop(decision.who, None))
 
-    def _copy(self, decision: Decision) -> None:
+    def _copy(self, decision: StoryStep) -> None:
         """A standard queue, or IoT Core, delivers for a while each message twice, the copy minutes later."""
         copies = self.engine.now_s + BUSY_S, decision.much if decision.much > 1.0 else 0.0
         if decision.who == DEVICES:
@@ -506,17 +506,17 @@ class History:
         else:
             self.cloud.sqs.copies[self.cloud.queue(decision.who).name] = copies
 
-    def _late(self, decision: Decision) -> None:
+    def _late(self, decision: StoryStep) -> None:
         """What waits in a queue is seen later, and in another order."""
         queue = self.cloud.queue(decision.who)
         for each in queue.messages:
             each.visible_ms += round(1_000 * decision.much * self.random.random())
             self.cloud.sqs.changed(queue, each.visible_ms)
 
-    def _endpoint(self, decision: Decision) -> None:
+    def _endpoint(self, decision: StoryStep) -> None:
         self._set(decision, self.cloud.endpoints[decision.who], "fault", decision.text, "")
 
-    def _reader_kill(self, decision: Decision) -> None:
+    def _reader_kill(self, decision: StoryStep) -> None:
         those = [each for each in self.readers if each.participant == decision.who]
         reader = those[int(decision.much) % len(those)]
         if decision.much and isinstance(reader, CloudReader):
@@ -524,7 +524,7 @@ class History:
         else:
             reader.kill()
 
-    def _dependency_down(self, decision: Decision) -> None:
+    def _dependency_down(self, decision: StoryStep) -> None:
         for each in self.readers:
             if each.participant == decision.who:
                 self._set(decision, each, "is_dependency_down", True, False)
@@ -535,6 +535,6 @@ def _spooled(home: HomeModel) -> int:
     return -1 if home.forwarder is None else sum(home.forwarder.spool.backlog().values())
 
 
-def _end_s(decision: Decision) -> float:
+def _end_s(decision: StoryStep) -> float:
     """Return when `decision` is over, if it is an outage of what a reader depends on, which may last."""
     return decision.at_s + (decision.much if decision.what == "dependency-down" else 0.0)

@@ -16,7 +16,7 @@ from eventplane.topics import urgent_rule
 from eventplane_aws.rules import IOT_PUBLISHES, IOT_UNACKNOWLEDGED, Rule
 from eventplane_mqtt.codec import encode_connect
 from lab.aws_requests import broken_rule, problem
-from parts.simulate.broker import BrokerModel, Limits, Message, ModelLink, Peer
+from parts.simulate.broker import BrokerMessage, BrokerModel, Limits, ModelLink, Peer
 from parts.simulate.home import RULE
 from tests.fakes.iot import FakeIot
 
@@ -32,7 +32,7 @@ ENDS_S: Final = 60.0
 CERTIFICATE: Final = "a" * 64
 
 
-def _broken(message: Message) -> Rule | None:
+def _broken(message: BrokerMessage) -> Rule | None:
     return broken_rule("iot-data", "Publish", {"topic": message.topic, "payload": message.payload})
 
 
@@ -106,9 +106,9 @@ class IotCore:
     def publish(self, *, topic: str, qos: int, payload: bytes) -> dict[str, Any]:
         """Publish to a device: the operation of the data plane that functions use."""
         self.engine.note("IoT Core", f"sends down to {topic}")
-        message = Message(topic, payload, qos)
+        message = BrokerMessage(topic, payload, qos)
         if rule := _broken(message):
-            raise ClientError({"Error": {"Code": rule.code, "Message": problem(rule)}}, "Publish")
+            raise ClientError({"Error": {"Code": rule.code, "BrokerMessage": problem(rule)}}, "Publish")
         self.broker.publish(message)
         until_s, after_s = self.copies
         if self.engine.now_s < until_s:
@@ -139,7 +139,7 @@ class IotCore:
         for link in [each for each in self.broker.links.values() if is_meant(each)]:
             link.end()
 
-    def _published(self, client: str, message: Message) -> bool:
+    def _published(self, client: str, message: BrokerMessage) -> bool:
         """Basic Ingest: the rule writes to the router's queue and to the tap's, independently.
 
         IoT Core neither takes nor answers what exceeds a connection's publishes a second.

@@ -28,7 +28,7 @@ from lab.histories.cloud import CloudModel
 from lab.histories.engine import Fiber
 from lab.histories.iot_core import Door
 from lab.histories.operators import Operator
-from lab.histories.story import OF_PROGRAMS, Decision, Story
+from lab.histories.story import OF_PROGRAMS, Story, StoryStep
 from lab.histories.wiring import Wiring
 from parts.fleet.service import FleetRegistry
 from parts.provisioning import OfflineError, RejectedError
@@ -113,7 +113,7 @@ class Keys:
         links = self.cloud.iot.broker.links
         self.at_end = {thing: links[thing].principal for thing in self._homes if thing in links}
 
-    def do(self, decision: Decision) -> None:
+    def do(self, decision: StoryStep) -> None:
         """Do what is decided of a key."""
         identity, thief = self.identities[decision.who], self.thieves[decision.who]
         match decision.what, decision.text:
@@ -321,7 +321,7 @@ def pem(now_ms: int) -> str:
 # Of a story.
 
 SHARE: Final = 0.3
-Plot = Callable[[Random, "Some", float], Iterator[Decision]]
+Plot = Callable[[Random, "Some", float], Iterator[StoryStep]]
 
 
 class Some:
@@ -336,10 +336,10 @@ class Some:
 
     def __call__(
         self, what: str, texts: str, number: int, first_s: float, last_s: float
-    ) -> Iterator[Decision]:
+    ) -> Iterator[StoryStep]:
         """Draw `what` so many times, each with one of the `texts`."""
         for at_s in self.moments(number, first_s, last_s):
-            yield Decision(at_s, what, self._thing, text=self._random.choice(texts.split(", ")))
+            yield StoryStep(at_s, what, self._thing, text=self._random.choice(texts.split(", ")))
 
 
 def with_keys(seed: int, story: Story) -> Story:
@@ -348,7 +348,7 @@ def with_keys(seed: int, story: Story) -> Story:
     if random.random() >= SHARE:
         return story
     lasts_s = max(each.at_s for each in story.decisions)
-    decisions: list[Decision] = []
+    decisions: list[StoryStep] = []
     programs = [HOOK, KEEPER, "operator"]
     for thing in (f"home-{number + 1}" for number in range(story.homes)):
         some = Some(random, thing)
@@ -359,11 +359,11 @@ def with_keys(seed: int, story: Story) -> Story:
     for _ in range(random.randrange(6)):
         at_s = round(random.choice(moments) + random.uniform(0.0, 2 * LOOK_S), 2)
         what = random.choice(OF_PROGRAMS)
-        decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 8)))
+        decisions.append(StoryStep(at_s, what, random.choice(programs), random.randint(1, 8)))
     return replace(story, decisions=tuple(sorted((*story.decisions, *decisions))))
 
 
-def _renewals(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
+def _renewals(random: Random, some: Some, lasts_s: float) -> Iterator[StoryStep]:
     yield from some("key", "is due", random.randint(1, 4), 5.0, lasts_s)
     if random.random() < 0.3:
         taken_s, back_s = some.moments(2, 5.0, lasts_s)
@@ -371,7 +371,7 @@ def _renewals(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
         yield from some("fleet", "release", 1, back_s, back_s)
 
 
-def _loss(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
+def _loss(random: Random, some: Some, lasts_s: float) -> Iterator[StoryStep]:
     """Draw a lost key, and how an operator lets the claim register the device, with a thief who has it."""
     lost_s, allowed_s = some.moments(2, 5.0, lasts_s)
     yield from some("key", "is lost", 1, lost_s, lost_s)
@@ -380,7 +380,7 @@ def _loss(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     yield from some("thief", "renews, connects", 3, allowed_s + 10.0, lasts_s + CALM_S)
 
 
-def _theft(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
+def _theft(random: Random, some: Some, lasts_s: float) -> Iterator[StoryStep]:
     """Draw a theft of the key; the operator's recovery comes in the midst of the thief's deeds."""
     stolen_s, recovered_s = some.moments(2, 5.0, lasts_s)
     yield from some("key", "is stolen", 1, stolen_s, stolen_s)
@@ -391,7 +391,7 @@ def _theft(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     yield from some("thief", "renews, connects", 3, recovered_s, lasts_s + CALM_S)
 
 
-def _stolen_claim(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
+def _stolen_claim(random: Random, some: Some, lasts_s: float) -> Iterator[StoryStep]:
     """Draw a thief who has the claim only: the device is recovered with the key that it has."""
     at_s, recovered_s = some.moments(2, 5.0, lasts_s)
     yield from some("fleet", "quarantine, allow-replacement", 1, at_s, at_s)

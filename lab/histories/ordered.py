@@ -12,7 +12,7 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.envelope import Envelope, write_event
 from eventplane.sqs_binding import to_message
 from lab.histories.cloud import CloudModel
-from lab.histories.story import ORDERED_INBOX, SERVICES_ROUTER, WATCH, Decision, Story
+from lab.histories.story import ORDERED_INBOX, SERVICES_ROUTER, WATCH, Story, StoryStep
 
 ROUND: Final = "org.eventplane.round.v1"
 AGAIN_S: Final = 2.0
@@ -52,14 +52,14 @@ def with_order(seed: int, story: Story) -> Story:
     def at_s() -> float:
         return round(random.uniform(5.0, lasts_s), 2)
 
-    decisions = [Decision(at_s(), "round", WATCH, random.randrange(1, 4)) for _ in range(8)]
+    decisions = [StoryStep(at_s(), "round", WATCH, random.randrange(1, 4)) for _ in range(8)]
     decisions += [
-        Decision(at_s(), random.choice(("lose-answer", "refuse", "die")), each, random.randint(1, 6))
+        StoryStep(at_s(), random.choice(("lose-answer", "refuse", "die")), each, random.randint(1, 6))
         for each in random.sample(_PROGRAMS, 2)
     ]
     if random.random() < 0.5:
         down_s = round(random.uniform(5.0, 200.0), 2)
-        decisions.append(Decision(at_s(), random.choice(("reader-kill", "dependency-down")), WATCH, down_s))
+        decisions.append(StoryStep(at_s(), random.choice(("reader-kill", "dependency-down")), WATCH, down_s))
     return replace(story, is_ordered=True, decisions=tuple(sorted((*story.decisions, *decisions))))
 
 

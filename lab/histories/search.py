@@ -18,7 +18,7 @@ from lab.histories.history import History
 from lab.histories.keys import with_keys
 from lab.histories.oracles import OracleFinding, judged
 from lab.histories.ordered import with_order
-from lab.histories.story import DRILLED, HEAVY, LIGHT, Decision, Story, StorySize, draw
+from lab.histories.story import DRILLED, HEAVY, LIGHT, Story, StorySize, StoryStep, draw
 
 GARBAGE = 500_000
 """After so many new objects garbage is collected; Python's default takes a fifth of a history's time."""
@@ -119,7 +119,7 @@ def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[
     return plain if may_go_on() and shows(plain) else story
 
 
-def _parts(decisions: Sequence[Decision], number: int) -> Iterator[Sequence[Decision]]:
+def _parts(decisions: Sequence[StoryStep], number: int) -> Iterator[Sequence[StoryStep]]:
     """Cut into a `number` of parts of similar size, the last first: late decisions matter least."""
     size = max(1, len(decisions) // number)
     for end in range(len(decisions), 0, -size):

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Decision:
+class StoryStep:
     """At `at_s` seconds `what` happens to `who`; `much` says how long or how much, if it does."""
 
     at_s: float
@@ -29,10 +29,10 @@ class Story:
 
     homes: int
     order: int
-    decisions: tuple[Decision, ...]
+    decisions: tuple[StoryStep, ...]
     is_ordered: bool = False
 
-    def without(self, some: Iterable[Decision]) -> Self:
+    def without(self, some: Iterable[StoryStep]) -> Self:
         """The story in which `some` do not happen."""
         gone = set(some)
         return replace(self, decisions=tuple(each for each in self.decisions if each not in gone))
@@ -45,7 +45,7 @@ class Story:
     def read(cls, text: str) -> Self:
         """The story in a text that `json` made."""
         members = json.loads(text)
-        return cls(**{**members, "decisions": tuple(Decision(**each) for each in members["decisions"])})
+        return cls(**{**members, "decisions": tuple(StoryStep(**each) for each in members["decisions"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ FOCUSES: Final = (
 def draw(seed: int, size: StorySize) -> Story:
     """The story of a `seed`: each draws its own few kinds of faults and programs, and when they happen."""
     random = Random(seed)
-    decisions: list[Decision] = []
+    decisions: list[StoryStep] = []
     focus = _focus(random)
     busy = [random.uniform(5.0, size.lasts_s) for _ in range(random.randrange(bool(focus.said), 4))]
     for _ in range(size.events):
@@ -227,9 +227,9 @@ def draw(seed: int, size: StorySize) -> Story:
         usual = DOWN if random.random() < 0.2 else sorted(SENDERS)
         said = random.choice(focus.said if focus.said and random.random() < 0.7 else usual)
         if said in DOWN:
-            decisions.append(Decision(at_s, said, home, random.randrange(1, 4)))
+            decisions.append(StoryStep(at_s, said, home, random.randrange(1, 4)))
         else:
-            decisions.append(Decision(at_s, "say", home, text=said))
+            decisions.append(StoryStep(at_s, "say", home, text=said))
     endpoints = 0
     if random.random() < 0.5:
         changes = [round(random.uniform(1.0, 5.0), 2) for _ in range(3)]
@@ -242,11 +242,11 @@ def draw(seed: int, size: StorySize) -> Story:
         decisions.append(_fault(random, what, _moment(random, busy, size), size, focus))
     # What otherwise the reconciler does, late, nothing does in some stories.
     if random.random() < (0.8 if "presence-reconciler" in focus.programs else 0.3):
-        decisions.append(Decision(0.0, "no-reconciler", "presence-reconciler"))
+        decisions.append(StoryStep(0.0, "no-reconciler", "presence-reconciler"))
     if size.is_drilled:
         program = random.choice((*CALLS, *OF_PRESENCE))
         kinds = (*OF_PROGRAMS, *OF_SERVICES) if program in OF_PRESENCE else OF_PROGRAMS
-        decisions.append(Decision(0.0, "drill", program, text=random.choice(("", *kinds, *kinds))))
+        decisions.append(StoryStep(0.0, "drill", program, text=random.choice(("", *kinds, *kinds))))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
 
 
@@ -266,56 +266,56 @@ def _moment(random: Random, busy: Sequence[float], size: StorySize) -> float:
     return round(random.uniform(5.0, size.lasts_s), 2)
 
 
-def _of_operators(random: Random, size: StorySize) -> Iterator[Decision]:
+def _of_operators(random: Random, size: StorySize) -> Iterator[StoryStep]:
     """Draw what operators do: redrive, replay, publish, send contracts to homes, and set up queues."""
     for _ in range(random.choice((0, 0, 1, 2))):
-        yield Decision(round(random.uniform(60.0, size.lasts_s + 50.0), 2), "redrive")
+        yield StoryStep(round(random.uniform(60.0, size.lasts_s + 50.0), 2), "redrive")
     if random.random() < 0.3:
         at_s = round(random.uniform(60.0, size.lasts_s + 50.0), 2)
-        yield Decision(at_s, "replay", random.choice(READERS), 300.0)
+        yield StoryStep(at_s, "replay", random.choice(READERS), 300.0)
     for _ in range(random.choice((0, 0, 1, 2))):
         at_s = round(random.uniform(5.0, size.lasts_s), 2)
-        yield Decision(at_s, "publish", text=random.choice((ALARMS, f"{ALARMS}keyword", "")))
+        yield StoryStep(at_s, "publish", text=random.choice((ALARMS, f"{ALARMS}keyword", "")))
     for _ in range(random.choice((0, 0, 1, 3))):
         at_s, home = round(random.uniform(5.0, size.lasts_s), 2), f"home-{random.randrange(size.homes) + 1}"
-        yield Decision(at_s, "send-contract", home, text=random.choice((*LED_AT_HOME, "")))
+        yield StoryStep(at_s, "send-contract", home, text=random.choice((*LED_AT_HOME, "")))
     if random.random() < 0.15:
-        yield Decision(0.0, "few-receives", random.choice(GIVE_UP), random.randint(1, 3))
+        yield StoryStep(0.0, "few-receives", random.choice(GIVE_UP), random.randint(1, 3))
 
 
-def _subscription(random: Random, at_s: float) -> Decision:
+def _subscription(random: Random, at_s: float) -> StoryStep:
     participant = random.choice(sorted(SUBSCRIBABLE))
     places, prefixes = SUBSCRIBABLE[participant]
     place, name = random.choice(places), random.choice(("first", "second"))
     what = random.choice(("put", "put", "post", "delete")) if at_s > 5.0 else "put"
     more = "" if what == "delete" else f" {place} {random.choice(prefixes)}"
-    return Decision(at_s, what, participant, text=f"{name}{more}")
+    return StoryStep(at_s, what, participant, text=f"{name}{more}")
 
 
-def drill(thing: str, away_s: float, trouble: str) -> Iterator[Decision]:
+def drill(thing: str, away_s: float, trouble: str) -> Iterator[StoryStep]:
     """Yield the drill of a home when all is well again: each step has to be done as fast as the plane can.
 
     In the middle it is away for `away_s` seconds. With a `trouble` less happens afterwards.
     """
-    yield from (Decision(FAILS_S, "dependency-down", each, UNTIL_S - FAILS_S) for each in READERS)
+    yield from (StoryStep(FAILS_S, "dependency-down", each, UNTIL_S - FAILS_S) for each in READERS)
     for kind in (*SENDERS, *SENDERS):
-        yield Decision(10.0, "say", thing, text=kind)
-    yield Decision(20.0, "say", thing, text=f"{ALARMS}keyword.v1")
-    yield Decision(20.003, "broker-stop", thing, 2.0)
-    yield Decision(NO_WAY_DOWN_S, "outage", "iot-data", WAY_DOWN_S - NO_WAY_DOWN_S)
-    yield from (Decision(at_s + 0.5, kind, thing, 2.0) for at_s in ORDERS_S for kind in DOWN)
-    yield Decision(85.0, "say", thing, text=f"{ALARMS}keyword.v1")
-    yield Decision(85.02, "cut", thing, 2.0)
-    yield Decision(AWAY_S, "cut", thing, away_s)
-    yield Decision(AWAY_S + 10.0, "say", thing, text=f"{ALARMS}keyword.v1")
-    yield Decision(AWAY_S + 10.0, "message", thing, 1.0)
+        yield StoryStep(10.0, "say", thing, text=kind)
+    yield StoryStep(20.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield StoryStep(20.003, "broker-stop", thing, 2.0)
+    yield StoryStep(NO_WAY_DOWN_S, "outage", "iot-data", WAY_DOWN_S - NO_WAY_DOWN_S)
+    yield from (StoryStep(at_s + 0.5, kind, thing, 2.0) for at_s in ORDERS_S for kind in DOWN)
+    yield StoryStep(85.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield StoryStep(85.02, "cut", thing, 2.0)
+    yield StoryStep(AWAY_S, "cut", thing, away_s)
+    yield StoryStep(AWAY_S + 10.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield StoryStep(AWAY_S + 10.0, "message", thing, 1.0)
     since_s = AWAY_S + away_s
     if not trouble:
-        yield Decision(since_s + SILENT_S, "silent", thing, 1.0)
+        yield StoryStep(since_s + SILENT_S, "silent", thing, 1.0)
     if trouble == "slow":
         # While the report of its connection is made, it goes and comes.
-        yield from (Decision(since_s + 58.0 + at_s, "cut", thing, 0.3) for at_s in FLAPS_S)
-    yield Decision(since_s + SILENT_S + 1.0, "message", thing, 1.0)
+        yield from (StoryStep(since_s + 58.0 + at_s, "cut", thing, 0.3) for at_s in FLAPS_S)
+    yield StoryStep(since_s + SILENT_S + 1.0, "message", thing, 1.0)
 
 
 OF_SERVICES: Final = ("throttle", "slow", "part")
@@ -357,32 +357,32 @@ DRILL_S: Final = 350.0
 connection."""
 
 
-def _fault(random: Random, what: str, at_s: float, size: StorySize, focus: Focus) -> Decision:
+def _fault(random: Random, what: str, at_s: float, size: StorySize, focus: Focus) -> StoryStep:
     home = f"home-{random.randrange(size.homes) + 1}"
     long_s = round(random.choice((0.5, 5.0, 45.0, 200.0)) * random.uniform(0.5, 1.5), 2)
     match what:
         case "lose-puback":
-            return Decision(at_s, what, home, random.randint(1, 2))
+            return StoryStep(at_s, what, home, random.randint(1, 2))
         case "kill":
-            return Decision(at_s, what, home, random.randint(1, 8), random.choice(STEPS))
+            return StoryStep(at_s, what, home, random.randint(1, 8), random.choice(STEPS))
         case "slow-line":
-            return Decision(at_s, what, home, long_s, random.choice(("1", "4", "12")))
+            return StoryStep(at_s, what, home, long_s, random.choice(("1", "4", "12")))
         case "clock-step":
-            return Decision(at_s, what, home, random.choice((-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)))
+            return StoryStep(at_s, what, home, random.choice((-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)))
         case "flood":
-            return Decision(at_s, what, home, random.randint(20, 100))
+            return StoryStep(at_s, what, home, random.randint(20, 100))
         case _ if what in OF_PROGRAMS:
             most = 20 if what == "refuse" else 6
-            return Decision(at_s, what, random.choice(focus.programs), random.randint(1, most))
+            return StoryStep(at_s, what, random.choice(focus.programs), random.randint(1, most))
         case "endpoint":
-            return Decision(at_s, what, random.choice(ENDPOINTS), long_s, random.choice(ENDPOINT_FAULTS))
+            return StoryStep(at_s, what, random.choice(ENDPOINTS), long_s, random.choice(ENDPOINT_FAULTS))
         case "reader-kill":
             # At one of its next steps, or now.
-            return Decision(at_s, what, random.choice(READERS), random.randint(0, 6))
+            return StoryStep(at_s, what, random.choice(READERS), random.randint(0, 6))
         case "dependency-down":
             # An hour with a hundred events that wait takes most of a history's time, and shows no more.
             much = random.choice((long_s, DOWN_S if size.events < HEAVY.events else long_s))
-            return Decision(at_s, what, random.choice(READERS), much)
+            return StoryStep(at_s, what, random.choice(READERS), much)
         case _:
             places = focus.at.get(what) or _AT.get(what, (home,))
-            return Decision(at_s, what, random.choice(places), long_s)
+            return StoryStep(at_s, what, random.choice(places), long_s)

@@ -15,7 +15,7 @@ from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.system import System
 from lab.histories.cloud import CloudModel, inbox_arn
 from lab.histories.engine import Fiber
-from lab.histories.story import Decision
+from lab.histories.story import StoryStep
 from lab.histories.threads import Program
 from lab.histories.wiring import API, Wiring
 from lambdas.common.http_api import Request
@@ -81,10 +81,10 @@ class Administrator:
         self.posted: dict[str, bool] = {}
         self._cloud = cloud
         self._http = ApiLine(cloud, self.name)
-        self._todo: deque[Decision] = deque()
+        self._todo: deque[StoryStep] = deque()
         self.is_busy = False
 
-    def do(self, decision: Decision) -> None:
+    def do(self, decision: StoryStep) -> None:
         """Do as decided, after what was decided before."""
         self._todo.append(decision)
         if not self.is_busy:

@@ -16,7 +16,7 @@ from parts.simulate.timeline import Killed
 from tests.fakes.client import FakeClient
 
 
-class Weather:
+class CurrentFaults:
     """The current faults.
 
     `dead` counts the calls of a program up to the one at which it ends, `lost` and `refused` those up to the
@@ -50,7 +50,9 @@ class Weather:
 class Wire:
     """A client of `service` for `program`, which calls the model `client`; its calls take `patience`."""
 
-    def __init__(self, weather: Weather, program: str, service: str, client: Any, patience: Timeouts) -> None:
+    def __init__(
+        self, weather: CurrentFaults, program: str, service: str, client: Any, patience: Timeouts
+    ) -> None:
         self._weather = weather
         self._program = program
         self._service = service

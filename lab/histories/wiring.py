@@ -13,7 +13,7 @@ from eventplane.contract.publication import ContractTable
 from eventplane.contract.schedules import schedule_of
 from eventplane.device_record import REGISTRY
 from eventplane.downlink import table as downlink_table
-from eventplane.function_settings import DownlinkSettings
+from eventplane.function_settings import DownlinkFunctionSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.reasons import REPLAY
@@ -40,8 +40,7 @@ from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
 from lambdas.router.active_contract import ActiveContract, BoundedLook
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import Engine as RoutingEngine
-from lambdas.router.engine import build_engine
+from lambdas.router.engine import RoutingEngine, build_engine
 from lambdas.router.payload import MESSAGE_SECONDS
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.wiring import Channels, patience_of
@@ -51,10 +50,10 @@ from parts.fleet.messages import ender
 from parts.fleet.rotation import CertificateRotation, Certificates
 from parts.fleet.snapshot import FleetSnapshot
 from parts.presence import wiring as presence_parts
-from parts.presence.judge import Judge
+from parts.presence.judge import PresenceJudge
 from parts.presence.reconciler import Sweeper as PresenceReconciler
 from parts.presence.recorder import Recorder, read_heartbeat, read_presence
-from parts.presence.settings import PresenceLimits, PresenceSettings
+from parts.presence.settings import PresenceFunctionSettings, PresenceLimits
 from parts.presence.timers import TimerReader
 from parts.replay.handler import ReplayService
 from parts.replay.tap_files import Orders, Planners, TapFiles
@@ -258,9 +257,9 @@ class Wiring:
         writer = ReceiptWriter(archive=self._archive(program), clock=self._clock, inboxes=inboxes)
         return QueueReader(writer.process)
 
-    def _presence(self, program: str) -> presence_parts.Parts:
+    def _presence(self, program: str) -> presence_parts.PresenceParts:
         cloud = self._cloud
-        settings = PresenceSettings(
+        settings = PresenceFunctionSettings(
             presence_table="presence", presence_limits=LIMITS, timer_queue=cloud.timers
         )
         sqs = cloud.client(program, "sqs")
@@ -271,11 +270,11 @@ class Wiring:
 
     def _timer_reader(self, program: str) -> QueueReader:
         parts = self._presence(program)
-        return QueueReader(TimerReader(parts, Judge(parts, self._cloud.outboxes[MONITOR])).process)
+        return QueueReader(TimerReader(parts, PresenceJudge(parts, self._cloud.outboxes[MONITOR])).process)
 
-    def _downlink(self, program: str) -> downlink_parts.Parts:
+    def _downlink(self, program: str) -> downlink_parts.DownlinkParts:
         cloud = self._cloud
-        settings = DownlinkSettings(
+        settings = DownlinkFunctionSettings(
             desired_table="desired",
             presence_table="presence",
             fleet_table="fleet",
@@ -299,7 +298,7 @@ class Wiring:
     def _reconcile_presence(self, program: str) -> None:
         if buckets := self._buckets("presence", presence.INDEX_KEYS[0]):
             parts = self._presence(program)
-            judge = Judge(parts, self._cloud.outboxes[MONITOR])
+            judge = PresenceJudge(parts, self._cloud.outboxes[MONITOR])
             PresenceReconciler(parts, judge).reconcile(buckets, 30_000, lambda: 60_000)
 
     def _reconcile_downlink(self, program: str) -> None:

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from edge.settings import OPTIONAL, TABLES, Settings
-from edge.settings_reader import Text
+from edge.settings_reader import TextSetting
 from eventplane.values import Range
 
 _HEAD = """\
@@ -109,7 +109,7 @@ def _schema(each: dataclasses.Field[Any]) -> dict[str, Any]:
             return {"type": kind, "minimum": low, "maximum": high, **default}
         case _ if isinstance(each.default, bool):
             return {"type": "boolean", **default}
-        case Text(pattern=pattern):
+        case TextSetting(pattern=pattern):
             return {"type": "string", "pattern": f"^({pattern})$", **default}
     raise NotImplementedError(each.name)
 

@@ -23,7 +23,7 @@ from lab.chaos.fault_proxy import Outage, ProxyTarget
 from lab.cloud import CloudEndpoint
 from lab.consumers import InboxReaders
 from lab.control_room.offers import Offer, completed, offers
-from lab.control_room.plane import QUESTIONS, Answer, RoomFault, Stage, StageStanding, State
+from lab.control_room.plane import QUESTIONS, CommandResult, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Counters, Tally
 from lab.deploy import ROOT, TOOLS
 from lab.emulator import kill_functions, queued_messages
@@ -286,7 +286,7 @@ class LocalPlane:
         names = dict.fromkeys(each.participant for each in channels if not each.webhook)
         return [each for each in names if each not in {*OWN_SERVICES, CALL_SERVICE, contract.device.name}]
 
-    def ask(self, question: str, words: Sequence[str]) -> Answer:
+    def ask(self, question: str, words: Sequence[str]) -> CommandResult:
         """Run a command of `QUESTIONS` with these words more. Raises `QuestionOpenError`."""
         typed = [*QUESTIONS[question][0].split(), *words]
         name = f"ask-{question}"
@@ -302,7 +302,7 @@ class LocalPlane:
         except NameTakenError:
             raise QuestionOpenError(question) from None
         status = child.wait()
-        return Answer(shlex.join(["eventplane", *typed]), status, log.read_text(errors="replace"))
+        return CommandResult(shlex.join(["eventplane", *typed]), status, log.read_text(errors="replace"))
 
     def strike(self, fault: RoomFault) -> None:
         """Start a fault (idempotent). Raises `NoRouterError`."""

@@ -13,7 +13,7 @@ from eventplane.ledger import LEDGER, LedgerMessage, LedgerRecord, ledger_texts,
 from lambdas.common.archive import Archiver
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
-from lambdas.common.sender import Acceptance, Answer, Sender
+from lambdas.common.sender import Acceptance, Answer, DestinationSender
 from lambdas.common.sqs import PlainMessage, batches
 
 
@@ -30,7 +30,7 @@ class LedgerError(EventPlaneError):
 class Ledger:
     """Sends records to the queue at `queue_url`; what it refuses goes to `archive`."""
 
-    def __init__(self, *, sender: Sender, queue_url: str, archive: Archiver) -> None:
+    def __init__(self, *, sender: DestinationSender, queue_url: str, archive: Archiver) -> None:
         self._sender = sender
         self._queue_url = queue_url
         self._archive = archive

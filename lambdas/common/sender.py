@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 
-class Message(Protocol):
+class OutgoingMessage(Protocol):
     """A message to send: the event in JSON format as `body`, and `hints`, which repeat parts of it.
 
     `bytes` is the size of both as SQS counts it. Messages of one `group` are in order; those with one
@@ -51,10 +51,10 @@ class Answer:
 TAKEN: Final = Answer(Acceptance.TAKEN)
 
 
-class Sender(Protocol):
+class DestinationSender(Protocol):
     """Sends to the destinations of one protocol."""
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         """Send `batch`, at most 10 messages and 1 MiB, to `url`; return an answer for each, in order.
 
         `TAKEN` promises that the destination has stored the message: the router then acknowledges its input.

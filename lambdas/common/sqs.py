@@ -13,7 +13,7 @@ from eventplane.sqs_binding import DATA_TYPE
 from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
-from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
+from lambdas.common.sender import TAKEN, Acceptance, Answer, DestinationSender, OutgoingMessage
 
 SCHEMES: Final = frozenset({"http", "https"})
 """What URLs of queues begin with."""
@@ -23,7 +23,7 @@ _OF_THE_MESSAGE: Final = frozenset({"BatchRequestTooLong", "InvalidMessageConten
 a permission, a key, a queue that is being deployed."""
 
 
-_M = TypeVar("_M", bound=Message)
+_M = TypeVar("_M", bound=OutgoingMessage)
 
 
 def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
@@ -41,7 +41,10 @@ def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
 
 
 def send_all(
-    sender: Sender, url: str, messages: Iterable[Message], has_time: Callable[[], bool] = lambda: True
+    sender: DestinationSender,
+    url: str,
+    messages: Iterable[OutgoingMessage],
+    has_time: Callable[[], bool] = lambda: True,
 ) -> list[bool]:
     """Send `messages` batch by batch; whether each was taken. Nothing is sent once there is no time."""
     taken: list[bool] = []
@@ -73,7 +76,7 @@ class SqsSender:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def send(self, queue_url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, queue_url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         """Send one batch; the answer for each of its messages, in order.
 
         Never raises for what AWS or the network refuse.
@@ -114,7 +117,7 @@ def _is_final(code: str) -> bool:
     return code.rpartition(".")[2] in _OF_THE_MESSAGE
 
 
-def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:
+def _entry(id: str, message: OutgoingMessage, fifo: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "Id": id,
         "MessageBody": message.body,

@@ -24,13 +24,13 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.downlink.items import RESERVE_MS, NotChangedError
-from lambdas.downlink.parts import Parts, wired
+from lambdas.downlink.parts import DownlinkParts, wired
 
 
 class AckReader:
     """Reads the downlink's own inbox. Late, repeated and foreign answers change nothing."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DownlinkParts) -> None:
         self._parts = parts
         self._rights = SendingRights(parts.contract)
         self._letters = parts.letters(parts.contract.participants[DOWNLINK].inbox)

@@ -33,7 +33,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.downlink.items import RESERVE_MS, NotChangedError
-from lambdas.downlink.parts import Parts, wired
+from lambdas.downlink.parts import DownlinkParts, wired
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Request:
 class DesiredStateWriter:
     """Reads the inbox of the devices at `inbox_url`, and sends to it what is for many, page by page."""
 
-    def __init__(self, parts: Parts, inbox_url: str) -> None:
+    def __init__(self, parts: DownlinkParts, inbox_url: str) -> None:
         self._parts = parts
         self._inbox_url = inbox_url
         self._rights = DownlinkRights(parts.contract)

@@ -24,13 +24,13 @@ from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.downlink.items import PACE_S, PAGE, RESERVE_MS
-from lambdas.downlink.parts import Parts, wired
+from lambdas.downlink.parts import DownlinkParts, wired
 
 
 class DueWork:
     """Does the work in the downlink's own queue; idempotent, in any order."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DownlinkParts) -> None:
         self._parts = parts
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:

@@ -11,7 +11,7 @@ from eventplane.contract import Channel, Contract
 from eventplane.device_record import REGISTRY
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import DESIRED
-from eventplane.function_settings import DownlinkSettings
+from eventplane.function_settings import DownlinkFunctionSettings
 from eventplane.names import DOWNLINK
 from eventplane.presence import PRESENCE
 from eventplane.records import Records, Tables
@@ -28,7 +28,7 @@ LETTER_SOURCE: Final = f"/eventplane/cloud/{DOWNLINK}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class DownlinkParts:
     """The parts; `letters` makes the writer of dead letters whose originals a redrive puts into a channel.
 
     `items` is the one way to change the `table`.
@@ -45,14 +45,20 @@ class Parts:
     sqs: Any
 
 
-def wired() -> Parts:
+def wired() -> DownlinkParts:
     """Return the parts that the environment describes. Raises `SettingsError`."""
-    return parts_of(DownlinkSettings.read(os.environ), bundled_contract(), client, tables(), system_clock)
+    return parts_of(
+        DownlinkFunctionSettings.read(os.environ), bundled_contract(), client, tables(), system_clock
+    )
 
 
 def parts_of(
-    settings: DownlinkSettings, contract: Contract, client: Callable[[str], Any], store: Tables, clock: Clock
-) -> Parts:
+    settings: DownlinkFunctionSettings,
+    contract: Contract,
+    client: Callable[[str], Any],
+    store: Tables,
+    clock: Clock,
+) -> DownlinkParts:
     """Return the parts that `settings` describe, with clients of AWS's services by their names."""
     sqs = client("sqs")
 
@@ -69,7 +75,7 @@ def parts_of(
 
     table = Records(store, settings.desired_table, DESIRED)
     work = WorkQueue(sqs, settings.work_queue)
-    return Parts(
+    return DownlinkParts(
         contract=contract,
         table=table,
         items=Items(

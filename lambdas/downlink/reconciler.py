@@ -14,7 +14,7 @@ from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.downlink.items import RESERVE_MS
-from lambdas.downlink.parts import Parts, wired
+from lambdas.downlink.parts import DownlinkParts, wired
 
 PAGE: Final = 100
 """Items of one look at the index: as many devices as one look at presence takes."""
@@ -31,7 +31,7 @@ class Reconciled:
 class Reconciler:
     """Compares what devices shall have with what they have acknowledged."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DownlinkParts) -> None:
         self._parts = parts
 
     def reconcile(self, buckets: Sequence[int], remaining_ms: Callable[[], int]) -> Reconciled:

@@ -29,10 +29,10 @@ from eventplane.sqs_binding import (
 )
 from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
-from lambdas.common.sender import Acceptance, Answer, Sender
+from lambdas.common.sender import Acceptance, Answer, DestinationSender
 from lambdas.common.sqs import SCHEMES, batches
 from lambdas.common.system import Call, Pool, Threads
-from lambdas.router.engine import Engine
+from lambdas.router.engine import RoutingEngine
 from lambdas.router.planner import Step
 from lambdas.router.senders import scheme_of
 
@@ -145,7 +145,7 @@ class SendingTime:
 class Dispatch:
     """Sends to `queues`, which has the URL of each destination, what is not in its `memory`."""
 
-    def __init__(self, sender: Sender, queues: Mapping[str, str], threads: Threads) -> None:
+    def __init__(self, sender: DestinationSender, queues: Mapping[str, str], threads: Threads) -> None:
         self.memory = DeliveryMemory()
         self._sender = sender
         self._queues = queues
@@ -153,7 +153,7 @@ class Dispatch:
         self._pools: dict[str, Pool] = {}
 
     def send(
-        self, engine: Engine, steps: Iterable[Step], now_ms: int, time: SendingTime
+        self, engine: RoutingEngine, steps: Iterable[Step], now_ms: int, time: SendingTime
     ) -> tuple[list[Step], set[str]]:
         """Send what `steps` deliver, as long as there is `time`.
 

@@ -38,7 +38,7 @@ class UnknownSourceError(EventPlaneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class RoutingEngine:
     """`contract`, and the `planner` that applies it to what comes over one channel.
 
     `lighter` gives the engine for a message whose filters exceed their time: without the costly filters that
@@ -47,11 +47,11 @@ class Engine:
 
     contract: Contract
     planner: Planner
-    lighter: Callable[[], Engine]
+    lighter: Callable[[], RoutingEngine]
 
-    def of(self, source: str) -> Engine:
+    def of(self, source: str) -> RoutingEngine:
         """Return the engine of what comes over the channel called `source`."""
-        return Engine(self.contract, self.planner.of(source), lambda: self.lighter().of(source))
+        return RoutingEngine(self.contract, self.planner.of(source), lambda: self.lighter().of(source))
 
 
 def build_engine(
@@ -60,7 +60,7 @@ def build_engine(
     inboxes: Collection[str],
     cpu_time: Callable[[], float],
     payload_s: float = MESSAGE_SECONDS,
-) -> Engine:
+) -> RoutingEngine:
     """The engine of the first of `sources`, which feed the router; it can write to `inboxes`.
 
     The payloads of a message may take `payload_s` of computing time, which `cpu_time` gives.
@@ -76,9 +76,9 @@ def build_engine(
     source = sources[0]
 
     @cache
-    def lighter() -> Engine:
+    def lighter() -> RoutingEngine:
         reduced = without_costly(contract)
-        return Engine(reduced, Planner(reduced, source, cpu_time, payload_s=payload_s), lighter)
+        return RoutingEngine(reduced, Planner(reduced, source, cpu_time, payload_s=payload_s), lighter)
 
     planner = Planner(contract, source, cpu_time, has_time_limit=True, payload_s=payload_s)
-    return Engine(contract, planner, lighter)
+    return RoutingEngine(contract, planner, lighter)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from eventplane.errors import EventPlaneError
 from eventplane.names import SENDERS
 from lambdas.common.log import logger
-from lambdas.common.sender import Acceptance, Answer, Message, Sender
+from lambdas.common.sender import Acceptance, Answer, DestinationSender, OutgoingMessage
 
 
 class NoSenderError(EventPlaneError):
@@ -39,11 +39,11 @@ class SeveralSendersError(EventPlaneError):
 class Senders:
     """Sends each batch by the sender of its URL's scheme. What one sender raises stops no other."""
 
-    def __init__(self, senders: Mapping[str, Sender]) -> None:
+    def __init__(self, senders: Mapping[str, DestinationSender]) -> None:
         self._senders = senders
 
     @classmethod
-    def of(cls, urls: Iterable[str], own: Mapping[str, Sender] = MappingProxyType({})) -> Senders:
+    def of(cls, urls: Iterable[str], own: Mapping[str, DestinationSender] = MappingProxyType({})) -> Senders:
         """Open the senders that `urls` need beside those of `own`, by their schemes; load no other package.
 
         What goes to one that cannot be loaded comes again, until it can; the others send all the same.
@@ -52,7 +52,7 @@ class Senders:
         schemes = sorted({scheme_of(url) for url in urls})
         return cls({each: own.get(each) or _open(each, own) for each in schemes})
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         """Send one batch; return the answer for each of its messages, in order. Never raises."""
         try:
             answers = self._senders[scheme_of(url)].send(url, batch)
@@ -72,20 +72,20 @@ class _Registered:
 
     def __init__(self, registered: EntryPoint) -> None:
         self._registered = registered
-        self._sender: Sender | None = None
+        self._sender: DestinationSender | None = None
 
     def load(self) -> None:
         """Load the sender, unless it is loaded. Raises what the package raises."""
         if self._sender is None:
             self._sender = self._registered.load()()
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         self.load()
         assert self._sender is not None  # noqa: S101 - `load` raises otherwise
         return self._sender.send(url, batch)
 
 
-def _open(scheme: str, own: Iterable[str]) -> Sender:
+def _open(scheme: str, own: Iterable[str]) -> DestinationSender:
     found = {each.value: each for each in entry_points(group=SENDERS, name=scheme)}
     if not found:
         raise NoSenderError(scheme, {*own, *entry_points(group=SENDERS).names})

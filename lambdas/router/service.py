@@ -18,7 +18,7 @@ from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch, SendingTime
-from lambdas.router.engine import Engine
+from lambdas.router.engine import RoutingEngine
 from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
 from lambdas.router.filter_time import SlowFiltersError
 from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
@@ -112,7 +112,7 @@ class RouterService:
     once all the same, by the contract at hand, and decided again later by the one in force.
     """
 
-    engine: Callable[[], Engine | Unseen[Engine]]
+    engine: Callable[[], RoutingEngine | Unseen[RoutingEngine]]
     dispatch: Dispatch
     ledger: Ledger
     clock: Clock
@@ -163,7 +163,7 @@ class RouterService:
             count(Count.CLOCK_SKEW)
 
     def _route(
-        self, engine: Engine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
+        self, engine: RoutingEngine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
     ) -> tuple[list[Step], set[str]]:
         """Plan and send; the facts, and the ids of messages that have to come again."""
         done: list[Step] = []
@@ -185,7 +185,7 @@ class RouterService:
         return facts, failed
 
     def _route_urgent(
-        self, engine: Engine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
+        self, engine: RoutingEngine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
     ) -> list[Step]:
         """Send the urgent events of `messages`, which all come again; what was sent.
 
@@ -205,13 +205,13 @@ class RouterService:
         return [step for step in done if step.event or step.tried_once]
 
     def _send(
-        self, engine: Engine, steps: Iterable[Step], remaining_ms: Callable[[], int]
+        self, engine: RoutingEngine, steps: Iterable[Step], remaining_ms: Callable[[], int]
     ) -> tuple[list[Step], set[str]]:
         return self.dispatch.send(engine, steps, self._queue_clock(), self.limits.of_sending(remaining_ms))
 
     def _plan(
         self,
-        engine: Engine,
+        engine: RoutingEngine,
         messages: Iterable[QueueMessage],
         failed: set[str],
         remaining_ms: Callable[[], int],
@@ -236,7 +236,7 @@ class RouterService:
                 failed.add(message.id)
         return steps
 
-    def _steps(self, engine: Engine, message: QueueMessage, now_ms: int) -> list[Step]:
+    def _steps(self, engine: RoutingEngine, message: QueueMessage, now_ms: int) -> list[Step]:
         message = replace(message, present_ms=self._queue_clock.at_least(message))
         try:
             return list(engine.planner.plan(message, now_ms))

@@ -81,14 +81,14 @@ def engine_in_force(
     tables: Tables,
     channels: Channels,
     payload_s: float = MESSAGE_SECONDS,
-) -> ActiveContract[engine.Engine]:
+) -> ActiveContract[engine.RoutingEngine]:
     """The router's engine of the contract in force. Raises what `build_engine` raises of the `bundled` one.
 
     The payloads of a message may take `payload_s` of computing time.
     """
     sources = [each.address for each in channels.sources.values()]
 
-    def build(contract: Contract) -> engine.Engine:
+    def build(contract: Contract) -> engine.RoutingEngine:
         return engine.build_engine(contract, sources, channels.inboxes, cpu_time, payload_s)
 
     return contract_in_force(bundled, settings, tables, build, channels.inboxes)

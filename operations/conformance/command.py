@@ -14,7 +14,7 @@ from eventplane.topics import receipt_topic
 from eventplane_mqtt import Endpoint, Login, PinnedCertificate
 from operations.command import DONE, FAILED, ChoiceError, add_contract, contract_of, positive, present
 from operations.conformance.kit import Bench
-from operations.conformance.rules import OF_FORWARDERS, OF_PROGRAMS, PAGE, Outbox, Result, Rule, judged
+from operations.conformance.rules import OF_FORWARDERS, OF_PROGRAMS, PAGE, Outbox, Requirement, Result, judged
 from operations.system import random_bytes
 
 _PORT: Final = 1883
@@ -79,8 +79,8 @@ def _run(options: argparse.Namespace) -> int:
     return FAILED if any(each.problem for each in results) else DONE
 
 
-def _of_program(options: argparse.Namespace) -> tuple[tuple[Rule, ...], Callable[[Rule], None]]:
-    def run(rule: Rule) -> None:
+def _of_program(options: argparse.Namespace) -> tuple[tuple[Requirement, ...], Callable[[Requirement], None]]:
+    def run(rule: Requirement) -> None:
         service = options.service or _SERVICE
         with closing(Bench(options.program, service, _endpoint(options, ()), options.timeout)) as bench:
             rule.check(bench)
@@ -88,14 +88,16 @@ def _of_program(options: argparse.Namespace) -> tuple[tuple[Rule, ...], Callable
     return OF_PROGRAMS, run
 
 
-def _of_forwarder(options: argparse.Namespace) -> tuple[tuple[Rule, ...], Callable[[Rule], None]]:
+def _of_forwarder(
+    options: argparse.Namespace,
+) -> tuple[tuple[Requirement, ...], Callable[[Requirement], None]]:
     contract = contract_of(options)
     service, type = _sender(contract, options.service)
     examples = next(iter(contract.event_types[type].schemas.values()), {}).get("examples")
     endpoint = _endpoint(options, (receipt_topic(service, "outbox"),))
     run_id = random_bytes(8).hex()
 
-    def run(rule: Rule) -> None:
+    def run(rule: Requirement) -> None:
         data = examples[0] if examples else {}
         with closing(Outbox(service, type, data, endpoint, options.timeout, run_id)) as outbox:
             rule.check(outbox)

@@ -51,7 +51,7 @@ class ForwarderPresentError(EventPlaneError):
     )
 
 
-class Sent(NamedTuple):
+class SentPacket(NamedTuple):
     """A packet of the program under test, over its connection number `line`; `text` is a topic or an id."""
 
     line: int
@@ -62,7 +62,7 @@ class Sent(NamedTuple):
     retain: bool = False
 
 
-class Relay:
+class ByteRelay:
     """Passes bytes between the program and the broker at `endpoint`, and reads what the program `sent`.
 
     It listens at `port` of the loopback interface. While it is `refusing`, it ends connections at once;
@@ -70,7 +70,7 @@ class Relay:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.sent: list[Sent] = []
+        self.sent: list[SentPacket] = []
         self.refusing = False
         self.refused = 0
         self._endpoint = endpoint
@@ -134,7 +134,7 @@ class _Line:
         self.program.close()
         self.broker.close()
 
-    def pass_on(self, ready: Collection[int], sent: list[Sent]) -> bool:
+    def pass_on(self, ready: Collection[int], sent: list[SentPacket]) -> bool:
         """Pass on what is there, and add the program's packets to `sent`; return False at the end."""
         with suppress(OSError):
             for source, target in ((self.program, self.broker), (self.broker, self.program)):
@@ -150,7 +150,7 @@ class _Line:
             return True
         return False
 
-    def _read(self, data: bytes, sent: list[Sent]) -> None:
+    def _read(self, data: bytes, sent: list[SentPacket]) -> None:
         self._unread += data
         with suppress(MqttError):  # not all of it is there yet
             while self._unread:
@@ -161,24 +161,24 @@ class _Line:
                 packet = self._packet(first, PacketReader("packet", body))
                 sent += [packet] if packet else []
 
-    def _packet(self, first: int, body: PacketReader) -> Sent | None:
+    def _packet(self, first: int, body: PacketReader) -> SentPacket | None:
         kind = first >> 4
         if kind == CONNECT:
             body.binary()  # MQTT
             self._is_5 = body.byte() == _MQTT_5
             body.take(3)
             self._skip_properties(body)
-            return Sent(self._number, kind, body.text())
+            return SentPacket(self._number, kind, body.text())
         if kind == SUBSCRIBE:
             body.two()
             self._skip_properties(body)
-            return Sent(self._number, kind, body.text())
+            return SentPacket(self._number, kind, body.text())
         if kind == PUBLISH:
             qos, topic = first >> 1 & 3, body.text()
             if qos:
                 body.two()
             self._skip_properties(body)
-            return Sent(self._number, kind, topic, body.rest(), qos, bool(first & 1))
+            return SentPacket(self._number, kind, topic, body.rest(), qos, bool(first & 1))
         return None
 
     def _skip_properties(self, body: PacketReader) -> None:
@@ -209,7 +209,7 @@ class Bench:
         self.answered: set[bytes] = set()
         self.reports: list[str] = []
         self.given: list[bytes] = []
-        self.relay = Relay(endpoint)
+        self.relay = ByteRelay(endpoint)
         self._timeout_s = timeout_s
         self._endpoint = endpoint
         self._outbox, self._receipts = local_topic(service, "outbox"), receipt_topic(service, "outbox")

@@ -27,7 +27,7 @@ _NONSENSE: Final = (
 """Messages on a receipts topic that say nothing about any event of the program."""
 
 
-class Rule(NamedTuple):
+class Requirement(NamedTuple):
     """A rule: its paragraph, its name, and what checks it. The check raises `RuleBrokenError`."""
 
     paragraph: int
@@ -38,11 +38,11 @@ class Rule(NamedTuple):
 class Result(NamedTuple):
     """The result for a rule; `problem` is None where it is kept."""
 
-    rule: Rule
+    rule: Requirement
     problem: str | None
 
 
-def judged(rules: tuple[Rule, ...], run: Callable[[Rule], None]) -> Iterator[Result]:
+def judged(rules: tuple[Requirement, ...], run: Callable[[Requirement], None]) -> Iterator[Result]:
     """Yield the result of each rule, once it is known."""
     for each in rules:
         try:
@@ -198,16 +198,16 @@ def _expect_report(bench: Bench, line: str) -> None:
 
 
 OF_PROGRAMS: Final = (
-    Rule(1, "subscribes to its receipts first", _subscribes_first),
-    Rule(2, "publishes the bytes at QoS 1, not retained", _publishes_as_given),
-    Rule(3, "takes a receipt alone for stored", _stored_is_a_receipt),
-    Rule(4, "repeats until the receipt", _repeats_until_receipt),
-    Rule(5, "reads any receipts, and reports once", _reports_once),
-    Rule(6, "keeps the order", _keeps_order),
-    Rule(7, "survives a restart of the broker", _survives_broker),
-    Rule(8, "waits for a broker that is away", _waits_for_broker),
-    Rule(9, "takes a refusal for final", _refused_is_final),
-    Rule(10, "keeps what found no room", _full_is_not_stored),
+    Requirement(1, "subscribes to its receipts first", _subscribes_first),
+    Requirement(2, "publishes the bytes at QoS 1, not retained", _publishes_as_given),
+    Requirement(3, "takes a receipt alone for stored", _stored_is_a_receipt),
+    Requirement(4, "repeats until the receipt", _repeats_until_receipt),
+    Requirement(5, "reads any receipts, and reports once", _reports_once),
+    Requirement(6, "keeps the order", _keeps_order),
+    Requirement(7, "survives a restart of the broker", _survives_broker),
+    Requirement(8, "waits for a broker that is away", _waits_for_broker),
+    Requirement(9, "takes a refusal for final", _refused_is_final),
+    Requirement(10, "keeps what found no room", _full_is_not_stored),
 )
 """What a program that publishes has to do."""
 
@@ -287,10 +287,10 @@ def _refuses_foreign(outbox: Outbox) -> None:
 
 
 OF_FORWARDERS: Final = (
-    Rule(11, "sends a receipt of what it has stored", _confirms),
-    Rule(12, "sends a receipt of each copy", _confirms_again),
-    Rule(13, "sends a receipt of each message", _confirms_each),
-    Rule(14, "says that it refused what is no event", _refuses_malformed),
-    Rule(14, "says that it refused what the sender may not send", _refuses_foreign),
+    Requirement(11, "sends a receipt of what it has stored", _confirms),
+    Requirement(12, "sends a receipt of each copy", _confirms_again),
+    Requirement(13, "sends a receipt of each message", _confirms_each),
+    Requirement(14, "says that it refused what is no event", _refuses_malformed),
+    Requirement(14, "says that it refused what the sender may not send", _refuses_foreign),
 )
 """What a forwarder has to do."""

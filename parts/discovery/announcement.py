@@ -49,7 +49,7 @@ class Interface(NamedTuple):
     addresses: tuple[str, ...]
 
 
-class Offer(NamedTuple):
+class BrokerOffer(NamedTuple):
     """A broker at `port` of `addresses`; `kind` is with or without TLS. `anonymous`: it needs no password."""
 
     kind: str
@@ -70,13 +70,13 @@ class AnnouncementUpdater:
         profile: Path,
         names: Iterable[str],
         read: Callable[[str], Interface],
-        announce: Callable[[Interface, Sequence[Offer]], Callable[[], None]],
+        announce: Callable[[Interface, Sequence[BrokerOffer]], Callable[[], None]],
     ) -> None:
         self._profile = profile
         self._read = read
         self._announce = announce
         self._names = tuple(names)
-        self._announced: dict[str, tuple[Interface, list[Offer], Callable[[], None]]] = {}
+        self._announced: dict[str, tuple[Interface, list[BrokerOffer], Callable[[], None]]] = {}
         self._problems: dict[str, str] = {}
 
     def update(self) -> None:
@@ -108,7 +108,7 @@ class AnnouncementUpdater:
             close()
 
 
-def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Offer]:
+def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[BrokerOffer]:
     """Return what to announce over `interface`. Raises `UnannouncedError` if that is nothing."""
     found = []
     for each in listeners:
@@ -118,7 +118,7 @@ def services(listeners: Sequence[Listener], interface: Interface, name: str = "p
         addresses = tuple(one for one in interface.addresses if bound.overlaps(Listener(each.port, one)))
         if addresses:
             secure = each.certificate is not None or each.shared_key
-            found.append(Offer(SECURE if secure else PLAIN, each.port, addresses, each.anonymous))
+            found.append(BrokerOffer(SECURE if secure else PLAIN, each.port, addresses, each.anonymous))
     if not found:
         listed = ", ".join(map(str, listeners))
         problem = f"the broker cannot be reached over {interface.name}: {listed}"
@@ -127,7 +127,7 @@ def services(listeners: Sequence[Listener], interface: Interface, name: str = "p
     return found
 
 
-def _log_announced(name: str, services: Sequence[Offer]) -> None:
+def _log_announced(name: str, services: Sequence[BrokerOffer]) -> None:
     for each in services:
         _log.info("%s: announced %s at port %d of %s", name, each.kind, each.port, ", ".join(each.addresses))
         if each.anonymous:

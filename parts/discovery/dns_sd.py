@@ -17,7 +17,7 @@ from typing import NamedTuple
 from eventplane_mqtt.endpoint import BrokerAddress, DiscoveryError, PinnedCertificate
 from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
-from parts.discovery.announcement import PLAIN, SECURE, Interface, Offer, home_interfaces
+from parts.discovery.announcement import PLAIN, SECURE, BrokerOffer, Interface, home_interfaces
 
 
 class MulticastDnsError(DiscoveryError):
@@ -59,7 +59,7 @@ class Announced(NamedTuple):
     with_tls: bool
 
 
-def announce(thing: str, interface: Interface, services: Sequence[Offer]) -> Callable[[], None]:
+def announce(thing: str, interface: Interface, services: Sequence[BrokerOffer]) -> Callable[[], None]:
     """Announce the broker of `thing` on one interface, and return the function that withdraws that.
 
     Takes a second, to probe that names are free. Raises `MulticastDnsError`; withdrawing does not.
@@ -87,7 +87,7 @@ def announce(thing: str, interface: Interface, services: Sequence[Offer]) -> Cal
     return withdraw
 
 
-def _info(thing: str, service: Offer) -> ServiceInfo:
+def _info(thing: str, service: BrokerOffer) -> ServiceInfo:
     label = "".join(each if each.isalnum() else "-" for each in thing.lower())
     return ServiceInfo(
         service.kind,

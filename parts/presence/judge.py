@@ -23,7 +23,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, mark, measure
 from lambdas.common.sqs import send_all
 from parts.presence.timer_queue import Timer
-from parts.presence.wiring import Parts
+from parts.presence.wiring import PresenceParts
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No page and no device is begun with less time left, milliseconds, so that what is decided can be sent. What
@@ -48,10 +48,10 @@ class Round:
     unfinished: set[str] = field(default_factory=set)
 
 
-class Judge:
+class PresenceJudge:
     """Judges devices and sends what there is to say to the queue at `outbox_url`."""
 
-    def __init__(self, parts: Parts, outbox_url: str) -> None:
+    def __init__(self, parts: PresenceParts, outbox_url: str) -> None:
         self._parts = parts
         self._outbox_url = outbox_url
 

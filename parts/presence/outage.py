@@ -20,7 +20,7 @@ from lambdas.common.sqs import send_all
 from parts.presence.reports import OPENED, OVER, notice_of_many
 from parts.presence.settings import PresenceLimits
 from parts.presence.table import PAGE
-from parts.presence.wiring import Parts
+from parts.presence.wiring import PresenceParts
 
 MOST_NAMED: Final = 500
 """Devices in one notice. Ours: with the longest names they are 150 KB, and their writes take seconds."""
@@ -41,7 +41,7 @@ _TRIES: Final = 3
 class FleetWatch:
     """Counts the devices of `parts`, and sends notices that were held back to the queue at `outbox_url`."""
 
-    def __init__(self, parts: Parts, limits: PresenceLimits, outbox_url: str) -> None:
+    def __init__(self, parts: PresenceParts, limits: PresenceLimits, outbox_url: str) -> None:
         self._parts = parts
         self._limits = limits
         self._outbox_url = outbox_url

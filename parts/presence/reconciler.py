@@ -11,10 +11,10 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from parts.presence.judge import RESERVE_MS, Judge
+from parts.presence.judge import RESERVE_MS, PresenceJudge
 from parts.presence.outage import FleetWatch
 from parts.presence.settings import PresenceJudgeSettings
-from parts.presence.wiring import Parts, wired
+from parts.presence.wiring import PresenceParts, wired
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Sweeper:
     """Judges devices that are overdue: their timers were lost, as with a dead-lettered message, or restored
     from a backup."""
 
-    def __init__(self, parts: Parts, judge: Judge) -> None:
+    def __init__(self, parts: PresenceParts, judge: PresenceJudge) -> None:
         self._parts = parts
         self._judge = judge
 
@@ -63,7 +63,7 @@ def services() -> tuple[Sweeper, FleetWatch]:
     """Return what the environment describes. Raises `SettingsError`."""
     settings = PresenceJudgeSettings.read(os.environ)
     parts, outbox = wired(settings), settings.outbox_queue
-    return Sweeper(parts, Judge(parts, outbox)), FleetWatch(parts, settings.presence_limits, outbox)
+    return Sweeper(parts, PresenceJudge(parts, outbox)), FleetWatch(parts, settings.presence_limits, outbox)
 
 
 @logger.inject_lambda_context

@@ -31,7 +31,7 @@ from lambdas.common.redelivery import handle_each
 from parts.presence.settings import PresenceSource, RecorderSettings
 from parts.presence.table import PAGE
 from parts.presence.timer_queue import Timer
-from parts.presence.wiring import Parts, wired
+from parts.presence.wiring import PresenceParts, wired
 
 MAX_INTERVAL_S: Final = 86_400.0
 """The longest heartbeat interval that is believed, seconds: the longest that a device can be set to."""
@@ -178,7 +178,7 @@ Noted = tuple[QueueMessage, Observation]
 class Recorder:
     """Writes what `read` finds in the messages of one queue, and arms timers."""
 
-    def __init__(self, read: Reader, parts: Parts) -> None:
+    def __init__(self, read: Reader, parts: PresenceParts) -> None:
         self._read = read
         self._parts = parts
 

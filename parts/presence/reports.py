@@ -57,7 +57,7 @@ OVER: Final = "over"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ReasonText:
     """The text for one reason: a headline, what it means, and what to check, in this order."""
 
     title: str
@@ -67,7 +67,7 @@ class Text:
 
 # At import: a function without its texts should not start.
 TEXT_BY_REASON: Final = {
-    name: Text(each["title"], each["text"], tuple(each["check"]))
+    name: ReasonText(each["title"], each["text"], tuple(each["check"]))
     for name, each in tomllib.loads(TEXTS.read_text(encoding="utf-8")).items()
 }
 

@@ -35,7 +35,7 @@ class PresenceSource(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PresenceSettings(Settings):
+class PresenceFunctionSettings(Settings):
     """Settings of every function that monitors presence."""
 
     presence_table: str
@@ -47,7 +47,7 @@ class PresenceSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecorderSettings(PresenceSettings):
+class RecorderSettings(PresenceFunctionSettings):
     """Settings of the functions that record what is known of devices."""
 
     source: PresenceSource
@@ -55,7 +55,7 @@ class RecorderSettings(PresenceSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PresenceJudgeSettings(PresenceSettings):
+class PresenceJudgeSettings(PresenceFunctionSettings):
     """Settings of the functions that judge devices."""
 
     outbox_queue: str

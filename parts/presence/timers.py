@@ -14,10 +14,10 @@ from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from parts.presence.judge import RESERVE_MS, Judge
+from parts.presence.judge import RESERVE_MS, PresenceJudge
 from parts.presence.settings import PresenceJudgeSettings
 from parts.presence.timer_queue import Timer, read_timer
-from parts.presence.wiring import Parts, wired
+from parts.presence.wiring import PresenceParts, wired
 
 PUNCTUAL_MS: Final = 5_000
 """A device is judged within so many milliseconds after its deadline; what takes longer is counted as late."""
@@ -48,7 +48,7 @@ class TimerReader:
     left: unsent events, and a deadline without a timer.
     """
 
-    def __init__(self, parts: Parts, judge: Judge) -> None:
+    def __init__(self, parts: PresenceParts, judge: PresenceJudge) -> None:
         self._parts = parts
         self._judge = judge
 
@@ -98,7 +98,7 @@ def service() -> QueueReader:
     """Return the reader of the queue of timers. Raises `SettingsError`."""
     settings = PresenceJudgeSettings.read(os.environ)
     parts = wired(settings)
-    return QueueReader(TimerReader(parts, Judge(parts, settings.outbox_queue)).process)
+    return QueueReader(TimerReader(parts, PresenceJudge(parts, settings.outbox_queue)).process)
 
 
 handle = queue_function(service)

@@ -10,14 +10,14 @@ from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
-from parts.presence.settings import PresenceSettings
+from parts.presence.settings import PresenceFunctionSettings
 from parts.presence.table import Population, PresenceTable
 from parts.presence.timer_queue import TimerQueue
 from parts.presence.watch import Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class PresenceParts:
     """The parts; `sender` sends the monitor's events."""
 
     table: PresenceTable
@@ -28,15 +28,15 @@ class Parts:
     clock: Clock
 
 
-def wired(settings: PresenceSettings) -> Parts:
+def wired(settings: PresenceFunctionSettings) -> PresenceParts:
     """Return the parts that `settings` describe."""
     return parts_of(settings, client("sqs"), tables(), system_clock)
 
 
-def parts_of(settings: PresenceSettings, sqs: Any, store: Tables, clock: Clock) -> Parts:
+def parts_of(settings: PresenceFunctionSettings, sqs: Any, store: Tables, clock: Clock) -> PresenceParts:
     """Return the parts that `settings` describe, with a client of SQS."""
     sender, table = SqsSender(sqs), PresenceTable(Records(store, settings.presence_table, PRESENCE))
-    return Parts(
+    return PresenceParts(
         table=table,
         population=Population(table, settings.presence_limits.outage),
         watch=Watcher(settings.presence_limits),

@@ -14,7 +14,7 @@ from operations.patience import Patience
 from parts.probe.connection import MQTT_PORT
 from parts.probe.control import Interrupts, Removals, Requests
 from parts.probe.plane import find_plane
-from parts.probe.result import RunReport, Status, StepResult
+from parts.probe.result import RunReport, StepResult, StepStatus
 from parts.probe.run import Choices, SmokeRun
 from parts.probe.throwaway import device_endpoint
 
@@ -89,7 +89,7 @@ def _smoke(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             # What had passed by then is no pass of the whole.
             results += [
-                StepResult(each.name, Status.NOT_RUN, "stopped") for each in smoke.steps[len(results) :]
+                StepResult(each.name, StepStatus.NOT_RUN, "stopped") for each in smoke.steps[len(results) :]
             ]
             say("stopped; removing what the test has made")
         finally:

@@ -11,7 +11,7 @@ from operations import text
 from parts.probe.control import Removal
 
 
-class Status(StrEnum):
+class StepStatus(StrEnum):
     """The result of a step; one that needs a failed one is not run."""
 
     PASSED = "passed"
@@ -34,7 +34,7 @@ class StepResult:
     last of each; `reference` is what names the step's message, or the last request, in logs."""
 
     name: str
-    status: Status
+    status: StepStatus
     words: str
     took_s: float = 0.0
     latency_s: float | None = None
@@ -74,7 +74,7 @@ class RunReport:
     @property
     def problems(self) -> list[str]:
         """The failures in words."""
-        failed = [each.name for each in self.steps if each.status is not Status.PASSED]
+        failed = [each.name for each in self.steps if each.status is not StepStatus.PASSED]
         return failed + [f"removal of {each.words}" for each in self.removed if each.problem]
 
     def document(self) -> dict[str, Any]:
@@ -99,13 +99,13 @@ class RunReport:
                 each.status.value,
                 f"{each.took_s if each.latency_s is None else each.latency_s:.2f} s",
                 each.reference,
-                "see below" if each.status is Status.FAILED else each.words,
+                "see below" if each.status is StepStatus.FAILED else each.words,
             )
             for each in self.steps
         ]
         parts = [head, text.table(("step", "result", "latency", "request or message", "detail"), rows)]
         parts += [
-            f"{each.name}: {text.word(each.words)}" for each in self.steps if each.status is Status.FAILED
+            f"{each.name}: {text.word(each.words)}" for each in self.steps if each.status is StepStatus.FAILED
         ]
         gone = [each.words for each in self.removed if not each.problem]
         parts.append(f"removed: {'; '.join(gone) or 'nothing was made'}")

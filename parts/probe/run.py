@@ -36,7 +36,7 @@ from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.connection import DeviceProbe
 from parts.probe.control import Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence
-from parts.probe.result import Seen, Status, StepResult
+from parts.probe.result import Seen, StepResult, StepStatus
 from parts.probe.throwaway import DeviceEndpoint, ThrowAwayDevice, provision
 
 READING: Final = "org.eventplane.health.reading.v1"
@@ -146,26 +146,26 @@ class SmokeRun:
         passed: set[str] = set()
         for step in self.steps:
             if missing := [each for each in step.needs if each not in passed]:
-                report(StepResult(step.name, Status.NOT_RUN, f"needs {', '.join(missing)}"))
+                report(StepResult(step.name, StepStatus.NOT_RUN, f"needs {', '.join(missing)}"))
                 continue
             result = self._take(step)
-            if result.status is Status.PASSED:
+            if result.status is StepStatus.PASSED:
                 passed.add(step.name)
             report(result)
 
     def _take(self, step: Check) -> StepResult:
         began = system.monotonic()
         requests = self.requests.start()
-        status, shown = Status.PASSED, Seen("")
+        status, shown = StepStatus.PASSED, Seen("")
         try:
             shown = step.run()
         except EventPlaneError as error:
-            status, shown = Status.FAILED, Seen(str(error))
+            status, shown = StepStatus.FAILED, Seen(str(error))
         except ClientError as error:
             id = error.response.get("ResponseMetadata", {}).get("RequestId")
-            status, shown = Status.FAILED, Seen(str(explained(error)), reference=id)
+            status, shown = StepStatus.FAILED, Seen(str(explained(error)), reference=id)
         except BotoCoreError as error:
-            status, shown = Status.FAILED, Seen(str(explained(error)))
+            status, shown = StepStatus.FAILED, Seen(str(explained(error)))
         reference = shown.reference or next(reversed(requests.values()), "")
         took_s = system.monotonic() - began
         noted = dict(requests)

@@ -26,7 +26,7 @@ from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.common.system import cpu_time, random_bytes, threads
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import Engine
+from lambdas.router.engine import RoutingEngine
 from lambdas.router.planner import Step
 from lambdas.router.report import tell
 from lambdas.router.senders import Senders
@@ -46,7 +46,7 @@ class OutOfTimeError(Exception):
 class ReplayService:
     """Carries out orders; `inboxes` are the destinations that have a queue."""
 
-    engine: Callable[[], Engine | Unseen[Engine]]
+    engine: Callable[[], RoutingEngine | Unseen[RoutingEngine]]
     orders: Orders
     dispatch: Dispatch
     inboxes: Collection[str]
@@ -68,7 +68,11 @@ class ReplayService:
         return handle_each(messages, lambda each: self._carry_out(engine, each, names, remaining_ms))
 
     def _carry_out(
-        self, engine: Engine, message: QueueMessage, names: Iterator[str], remaining_ms: Callable[[], int]
+        self,
+        engine: RoutingEngine,
+        message: QueueMessage,
+        names: Iterator[str],
+        remaining_ms: Callable[[], int],
     ) -> bool:
         """Whether the whole order in `message` is done. Raises `LedgerError`, and what its files raise."""
         self.ledger.file(engine.contract)
@@ -88,7 +92,7 @@ class ReplayService:
         return True
 
     def _deliverable(
-        self, engine: Engine, message: QueueMessage, remaining_ms: Callable[[], int]
+        self, engine: RoutingEngine, message: QueueMessage, remaining_ms: Callable[[], int]
     ) -> Iterator[Step]:
         now_ms = self.clock()
         for step in self.orders.steps(engine, message, now_ms):

@@ -28,7 +28,7 @@ from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import QueueMessage
-from lambdas.router.engine import Engine
+from lambdas.router.engine import RoutingEngine
 from lambdas.router.planner import Planner, Step
 from parts.replay.order import OrderError, Owed, OwedOrder, WindowOrder, marked, order_text, parse_order
 
@@ -45,7 +45,7 @@ class TapFileGoneError(EventPlaneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tapped:
+class TapEvent:
     """An event as the tap has it; it expires at `expires_at_ms`, None: never, or nobody said. Times are Unix
     milliseconds."""
 
@@ -64,7 +64,7 @@ class TapFiles:
         self._client = client
         self._bucket = bucket
 
-    def events(self, file: str) -> Iterator[Tapped]:
+    def events(self, file: str) -> Iterator[TapEvent]:
         """The events of `file`, each once, in its order. Raises `TapFileGoneError`, and OSError, EOFError or
         zlib.error for a file that is damaged."""
         seen: set[EventKey] = set()
@@ -96,13 +96,13 @@ def _read(client: Any, bucket: str, key: str) -> bytes | None:
     return body
 
 
-def _event(line: bytes) -> Tapped | None:
+def _event(line: bytes) -> TapEvent | None:
     record = json.loads(line)
     text = record["event"]
     if text is None:
         return None
     members, ends_ms = json.loads(text), record.get("expires_at_ms")
-    return Tapped(
+    return TapEvent(
         key=(str(sender_in_frame(record["client_id"], members)), members["source"], members["id"]),
         text=text,
         topic=record["topic"],
@@ -153,7 +153,7 @@ class Orders:
         self._tap = tap
         self._planners = planners
 
-    def steps(self, engine: Engine, message: QueueMessage, now_ms: int) -> Iterator[Step]:
+    def steps(self, engine: RoutingEngine, message: QueueMessage, now_ms: int) -> Iterator[Step]:
         """The steps of the order in `message`; `engine` has the contract in force.
 
         What can never be carried out becomes a dead letter, which has that part of the order. `now_ms` in
@@ -169,7 +169,9 @@ class Orders:
         else:
             yield from self._window(engine, message, order, now_ms)
 
-    def _owed(self, engine: Engine, message: QueueMessage, order: OwedOrder, now_ms: int) -> Iterator[Step]:
+    def _owed(
+        self, engine: RoutingEngine, message: QueueMessage, order: OwedOrder, now_ms: int
+    ) -> Iterator[Step]:
         found = self._found(order.file, {each.key for each in order.owed})
         missing = [each for each in order.owed if each.key not in found]
         odd: list[Owed] = []
@@ -200,7 +202,7 @@ class Orders:
             yield from _letter(engine, message, _part(order, odd), refusal, now_ms)
 
     def _window(
-        self, engine: Engine, message: QueueMessage, order: WindowOrder, now_ms: int
+        self, engine: RoutingEngine, message: QueueMessage, order: WindowOrder, now_ms: int
     ) -> Iterator[Step]:
         routes = _routes_of(order, engine.contract)
         if not routes:
@@ -218,7 +220,7 @@ class Orders:
         except TapFileGoneError as error:
             yield from _letter(engine, message, message.body, Refusal(Reason.NOT_IN_TAP, str(error)), now_ms)
 
-    def _found(self, file: str, keys: Collection[EventKey]) -> dict[EventKey, Tapped]:
+    def _found(self, file: str, keys: Collection[EventKey]) -> dict[EventKey, TapEvent]:
         try:
             return {each.key: each for each in self._tap.events(file) if each.key in keys}
         except TapFileGoneError:
@@ -245,12 +247,12 @@ def _routes_of(order: WindowOrder, contract: Contract) -> set[str]:
     }
 
 
-def _planned(planner: Planner, message: QueueMessage, event: Tapped, now_ms: int) -> list[Step]:
+def _planned(planner: Planner, message: QueueMessage, event: TapEvent, now_ms: int) -> list[Step]:
     routed = _as_routed(message, event)
     return list(planner.plan(routed, now_ms, is_replay=True, ends_ms=event.expires_at_ms))
 
 
-def _as_routed(message: QueueMessage, event: Tapped) -> QueueMessage:
+def _as_routed(message: QueueMessage, event: TapEvent) -> QueueMessage:
     """The message in which the ingest rule would have handed the event to the router.
 
     So the event gets the sender that the router stamps: the device whose connection brought it.
@@ -285,7 +287,7 @@ def _part(order: OwedOrder, owed: Iterable[Owed]) -> str:
 
 
 def _letter(
-    engine: Engine, message: QueueMessage, order: str, refusal: Refusal, now_ms: int
+    engine: RoutingEngine, message: QueueMessage, order: str, refusal: Refusal, now_ms: int
 ) -> Iterator[Step]:
     letter = dead_letter(
         id=f"{message.id}.{refusal.reason}",

@@ -43,7 +43,7 @@ class Limits:
     in_flight: int
     queued: int
     queues_qos_0: bool = False
-    refuses: Callable[[Message], object] = lambda _message: False
+    refuses: Callable[[BrokerMessage], object] = lambda _message: False
 
 
 class Peer(Protocol):
@@ -57,7 +57,7 @@ class Peer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BrokerMessage:
     topic: str
     payload: bytes
     qos: int = 1
@@ -72,10 +72,10 @@ class KeptSession:
 
     client: str
     clean: bool
-    will: Message | None = None
+    will: BrokerMessage | None = None
     filters: dict[str, int] = field(default_factory=dict)
-    waiting: deque[Message] = field(default_factory=deque)
-    in_flight: dict[int, Message] = field(default_factory=dict)
+    waiting: deque[BrokerMessage] = field(default_factory=deque)
+    in_flight: dict[int, BrokerMessage] = field(default_factory=dict)
     mid: int = 0
     properties: bytes = b""
     """Of its last SUBSCRIBE: what it subscribed to has the same ones."""
@@ -85,7 +85,7 @@ class KeptSession:
         return self.mid
 
 
-Publish = Callable[[str, Message], bool]
+Publish = Callable[[str, BrokerMessage], bool]
 """Takes a client's message before it is passed on; False: there is no PUBACK."""
 
 
@@ -103,7 +103,7 @@ class BrokerModel:
         self.limits = limits
         self.is_up = True
         self.kept: dict[str, KeptSession] = {}
-        self.retained: dict[str, Message] = {}
+        self.retained: dict[str, BrokerMessage] = {}
         self.links: dict[str, ModelLink] = {}
         self.members: dict[str, ClientModel] = {}
         self.engine = engine
@@ -131,7 +131,7 @@ class BrokerModel:
         """Let a program at this broker act, in a moment."""
         self.engine.after(LOCAL_S, act)
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: BrokerMessage) -> None:
         """Pass a message on to all that subscribed to its topic."""
         if self._denies(message.topic):
             return
@@ -147,7 +147,7 @@ class BrokerModel:
             ):
                 self.offer(kept, replace(message, qos=min(kept.filters[found], message.qos), retained=False))
 
-    def offer(self, kept: KeptSession, message: Message) -> None:
+    def offer(self, kept: KeptSession, message: BrokerMessage) -> None:
         """Give a client a message, or keep it until the client is there."""
         link = self.links.get(kept.client) or self.members.get(kept.client)
         message = replace(message, properties=kept.properties)
@@ -162,7 +162,7 @@ class BrokerModel:
         if link is not None:
             link.push()
 
-    def take_publish(self, client: str, message: Message) -> bool:
+    def take_publish(self, client: str, message: BrokerMessage) -> bool:
         """Handle what a client published; whether it gets a PUBACK."""
         if not self._on_publish(client, message):
             return False
@@ -226,7 +226,7 @@ class ModelLink:
         while kept and self._is_open and kept.waiting and len(kept.in_flight) < window:
             self.send(kept.waiting.popleft())
 
-    def send(self, message: Message) -> None:
+    def send(self, message: BrokerMessage) -> None:
         """Send a message at once."""
         head = _text(message.topic)
         if message.qos and self.kept is not None:
@@ -283,7 +283,7 @@ class ModelLink:
         if flags & 0x04:
             topic, rest = _read(rest)
             payload, rest = _read(rest)
-            will = Message(topic.decode(), payload, flags >> 3 & 3, bool(flags & 0x20))
+            will = BrokerMessage(topic.decode(), payload, flags >> 3 & 3, bool(flags & 0x20))
         kept = self._broker.kept.get(client)
         if (other := self._broker.links.get(client)) is not None:
             if clean and kept is not None:
@@ -318,7 +318,7 @@ class ModelLink:
         topic, rest = _read(body)
         mid, rest = (rest[:2], rest[2:]) if qos else (b"", rest)
         _, payload = self._properties(rest)
-        message = Message(topic.decode(), payload, qos, bool(flags & 1))
+        message = BrokerMessage(topic.decode(), payload, qos, bool(flags & 1))
         if self._broker.limits.refuses(message):
             self.end()
         elif self._broker.take_publish(kept.client, message) and qos:
@@ -386,7 +386,7 @@ class ClientModel:
     """A program at a broker that needs no bytes: a service of the home, with a lasting session."""
 
     def __init__(
-        self, broker: BrokerModel, name: str, filters: tuple[str, ...], heard: Callable[[Message], Any]
+        self, broker: BrokerModel, name: str, filters: tuple[str, ...], heard: Callable[[BrokerMessage], Any]
     ) -> None:
         self._broker = broker
         self._name = name
@@ -397,7 +397,9 @@ class ClientModel:
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 1) -> bool:
         """Publish; whether the broker took it."""
-        return self._broker.is_up and self._broker.take_publish(self._name, Message(topic, payload, qos))
+        return self._broker.is_up and self._broker.take_publish(
+            self._name, BrokerMessage(topic, payload, qos)
+        )
 
     def push(self) -> None:
         """Something waits."""

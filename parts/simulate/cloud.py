@@ -21,7 +21,7 @@ from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome
 from eventplane.retries import RetrySchedule
 from parts.simulate.draws import draws
-from parts.simulate.one_home import Decided, HomeRecord, Plan, is_within
+from parts.simulate.one_home import Decided, HomeRecord, Simulation, is_within
 from parts.simulate.weather import Window, merged
 
 URGENT_S: Final = 0.0825, 0.165
@@ -65,7 +65,7 @@ LANES: Final = {True: Lane(*URGENT_S), False: Lane(*NORMAL_S, WINDOW_S)}
 """By whether the event is urgent."""
 
 
-class Sent(NamedTuple):
+class InboxEvent(NamedTuple):
     """An event in an inbox: when it came there, and where it is from."""
 
     at_s: float
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
 class Waiting:
     """An event that its reader has not settled."""
 
-    sent: Sent
+    sent: InboxEvent
     schedule: RetrySchedule
     ends_s: float
     attempt: int = 0
@@ -85,7 +85,7 @@ class Waiting:
     """Its first failed attempt."""
 
 
-class Way(NamedTuple):
+class EventWay(NamedTuple):
     """The way of an event to an inbox, moments in seconds: routed, first failed (inf: never), its end.
 
     `latency_s` is inf where it did not arrive, `end` says how it ended.
@@ -104,7 +104,7 @@ class Way(NamedTuple):
 
 @dataclass
 class InboxRecord:
-    """What became of what was due to an inbox: seconds from saying to handling, and the other ends."""
+    """The ends of all events due to an inbox: seconds from saying to handling, and the other ends."""
 
     due: int = 0
     latencies: array[float] = field(default_factory=lambda: array("d"))
@@ -115,7 +115,7 @@ class InboxRecord:
     """By outcome and reason."""
     waiting: int = 0
     attempts: int = 0
-    worst: Way | None = None
+    worst: EventWay | None = None
     """The way of the urgent event that never arrived, or else was the slowest."""
     rank: tuple[bool, float] = (False, -1.0)
 
@@ -132,7 +132,7 @@ class CloudRecord:
 class CloudStage:
     """Routes what `homes` sent under the weather of `plan`, and lets it be read."""
 
-    def __init__(self, plan: Plan, homes: Sequence[HomeRecord]) -> None:
+    def __init__(self, plan: Simulation, homes: Sequence[HomeRecord]) -> None:
         self._plan = plan
         self._contract: Contract = plan.contract
         self._homes = homes
@@ -142,7 +142,7 @@ class CloudStage:
 
     def run(self) -> CloudRecord:
         """Return what became of everything."""
-        inboxes: defaultdict[str, list[Sent]] = defaultdict(list)
+        inboxes: defaultdict[str, list[InboxEvent]] = defaultdict(list)
         rows = heapq.merge(*map(self._rows, range(len(self._homes))))
         for accepted_s, home, row, decided, random in rows:
             at_s = self._routed_s(accepted_s, decided.priority, random)
@@ -166,7 +166,7 @@ class CloudStage:
         return at_s if open_s == at_s else open_s + took_s
 
     def _route(
-        self, inboxes: defaultdict[str, list[Sent]], at_s: float, home: int, row: int, decided: Decided
+        self, inboxes: defaultdict[str, list[InboxEvent]], at_s: float, home: int, row: int, decided: Decided
     ) -> None:
         record, homes = self.record, self._homes[home]
         is_urgent = decided.priority is Priority.URGENT
@@ -179,7 +179,7 @@ class CloudStage:
             inbox = record.inboxes.setdefault(name, InboxRecord())
             inbox.due += 1
             ends_s = inf if lifetime_ms is None else homes.accepted[row] + lifetime_ms / 1_000
-            sent = Sent(at_s, home, row)
+            sent = InboxEvent(at_s, home, row)
             waiting = self._waiting(sent, self._contract.channel(name))
             if at_s >= self._plan.ends_s:
                 self._end(name, waiting, WAITING, "", at_s)
@@ -191,7 +191,7 @@ class CloudStage:
 
     # The reader of an inbox.
 
-    def _read(self, name: str, sent: Sequence[Sent]) -> None:
+    def _read(self, name: str, sent: Sequence[InboxEvent]) -> None:
         """Let the reader of an inbox handle what was sent there, one event at a time, as it is due.
 
         In an ordered inbox what follows of the same sender is due when an event is settled.
@@ -227,7 +227,7 @@ class CloudStage:
             if due[number]:
                 heapq.heappush(heads, (max(due[number][-1].sent.at_s + HANDLES_S, at_s), number))
 
-    def _queues(self, channel: Channel, sent: Sequence[Sent]) -> list[list[Waiting]]:
+    def _queues(self, channel: Channel, sent: Sequence[InboxEvent]) -> list[list[Waiting]]:
         """Return what is due, in lists of what has to follow each other, the first one last."""
         if channel.ordering is not Ordering.SOURCE:
             return [[self._waiting(each, channel)] for each in sent]
@@ -265,17 +265,17 @@ class CloudStage:
         rank = (end not in (WAITING, Outcome.DELIVERED), latency_s if end != WAITING else at_s)
         if inbox.worst is None or rank > inbox.rank:
             inbox.rank = rank
-            inbox.worst = Way(
+            inbox.worst = EventWay(
                 latency_s, sent.home, sent.row, name, sent.at_s, waiting.failed_s, waiting.attempt, at_s, end
             )
 
-    def _waiting(self, sent: Sent, channel: Channel) -> Waiting:
+    def _waiting(self, sent: InboxEvent, channel: Channel) -> Waiting:
         key = channel.address, self._of(sent).priority
         if key not in self._schedules:
             self._schedules[key] = schedule_of(channel, key[1])
         return Waiting(sent, self._schedules[key], self._homes[sent.home].ends[sent.row])
 
-    def _of(self, sent: Sent) -> Decided:
+    def _of(self, sent: InboxEvent) -> Decided:
         record = self._homes[sent.home]
         return record.decisions[record.decided[sent.row]]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from operations.command import DONE, FAILED, ChoiceError, contract_of, count, day, positive, present, say
 
 if TYPE_CHECKING:
-    from parts.simulate.one_home import Plan
+    from parts.simulate.one_home import Simulation
 
 _LONGEST_D: Final = 366.0
 _MOST_HOMES: Final = 10_000
@@ -119,8 +119,8 @@ def _simulate(options: argparse.Namespace) -> int:
     return FAILED if found["alarms"]["lost"] else DONE
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    from parts.simulate.one_home import Plan
+def _plan(options: argparse.Namespace) -> Simulation:
+    from parts.simulate.one_home import Simulation
     from parts.simulate.traffic import read_traffic
     from parts.simulate.weather import read_weather
 
@@ -134,7 +134,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     settings = {} if options.spool is None else {"spool_capacity_bytes": options.spool}
     traffic = read_traffic(options.traffic, contract)
     weather = read_weather(options.weather, contract, [each.type for each in traffic])
-    return Plan(contract, traffic, weather, options.days, options.seed, settings)
+    return Simulation(contract, traffic, weather, options.days, options.seed, settings)
 
 
 def _processors() -> int:

@@ -1,4 +1,4 @@
-"""What cannot be simulated, each with its remedy."""
+"""Errors of simulations, each with its remedy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from eventplane.errors import EventPlaneError
 
 
-class InputError(EventPlaneError):
-    """What `file`, of traffic or weather, says at `place` is wrong."""
+class SimulationInputError(EventPlaneError):
+    """The entry at `place` in `file`, of traffic or weather, is wrong."""
 
     file: str
     place: str

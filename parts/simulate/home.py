@@ -27,7 +27,7 @@ from eventplane.topics import local_topic, receipt_topic
 from eventplane.values import RandomBytes
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
-from parts.simulate.broker import BrokerModel, ClientModel, Limits, Message, profile_number
+from parts.simulate.broker import BrokerMessage, BrokerModel, ClientModel, Limits, profile_number
 from parts.simulate.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
 from parts.simulate.timeline import START_S, Killed, Timeline, Wakeup
 
@@ -374,7 +374,7 @@ class ServiceModel:
             return
         self.home.engine.after(AGAIN_S, lambda: self._send(payload))
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: BrokerMessage) -> None:
         if message.topic == receipt_topic(self.name, "outbox"):
             for each in read_receipts(message.payload):
                 if self.pending.pop(each.digest, None) is not None or each.refused:

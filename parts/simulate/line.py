@@ -17,8 +17,8 @@ from parts.simulate.broker import ModelLink, Peer
 from parts.simulate.timeline import Timeline, Wakeup
 
 
-class Door(Protocol):
-    """What a line leads to: a broker, or what lets clients in to one."""
+class LineEnd(Protocol):
+    """The far end of a line: a broker, or what lets clients in to one."""
 
     def open(self, peer: Peer) -> ModelLink | None:
         """See `BrokerModel.open`."""
@@ -32,7 +32,7 @@ class LineModel:
     all that follows on its connection.
     """
 
-    def __init__(self, engine: Timeline, broker: Door, delay_s: float) -> None:
+    def __init__(self, engine: Timeline, broker: LineEnd, delay_s: float) -> None:
         self.broker = broker
         self.delay_s = delay_s
         self.bytes_per_s = inf

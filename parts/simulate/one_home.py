@@ -25,12 +25,12 @@ from eventplane.reasons import Outcome
 from eventplane.topics import urgent_rule
 from eventplane_aws.prices import IOT_BYTES, chunks
 from eventplane_aws.rules import IOT_UNACKNOWLEDGED
-from parts.simulate.broker import BrokerModel, Limits, Message
+from parts.simulate.broker import BrokerMessage, BrokerModel, Limits
 from parts.simulate.draws import draws
 from parts.simulate.home import RESTART_S, RULE, HomeModel
 from parts.simulate.line import CLOUD_DELAY_S
 from parts.simulate.timeline import START_S, Timeline
-from parts.simulate.traffic import Flow
+from parts.simulate.traffic import TrafficFlow
 from parts.simulate.weather import MINUTE_S, Weather, Window
 
 HOUR_S: Final = 3_600.0
@@ -41,14 +41,14 @@ SCRATCH: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is simulated: `contract` under `traffic` and `weather` for `days`.
+class Simulation:
+    """A simulation of `contract` under `traffic` and `weather` for `days`.
 
     `settings` are those of the homes' forwarders that are no defaults.
     """
 
     contract: Contract
-    traffic: tuple[Flow, ...]
+    traffic: tuple[TrafficFlow, ...]
     weather: Weather
     days: float
     seed: int
@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the cloud's routers decide: `inboxes` with the lifetime by channels, or why it is `refused`.
+    """The decision of the cloud's routers: `inboxes` with the lifetime by channels, or why it is `refused`.
 
     Milliseconds, None for ever. `outbox` is the channel that they were said over.
     """
@@ -88,7 +88,7 @@ class Decided:
 
 
 @dataclass
-class Curve:
+class BacklogCurve:
     """The events and bytes of an outbox that wait on a device for the cloud: the most in each bucket."""
 
     events: array[float] = field(default_factory=lambda: array("d", bytes(8 * BUCKETS)))
@@ -97,7 +97,7 @@ class Curve:
 
 @dataclass
 class HomeRecord:
-    """What became of the events of a home, moments in seconds.
+    """The ends of the events of a home, moments in seconds.
 
     Of what IoT Core accepted `said`, `stored`, `accepted`, `ends` (when it expires), `decided` (an index into
     `decisions`) and `numbers` are columns in the order of acceptance.
@@ -136,7 +136,7 @@ class HomeRecord:
     latencies: dict[str, array[float]] = field(default_factory=dict)
     alarm_latencies: dict[str, array[float]] = field(default_factory=dict)
     """Seconds from saying to handling, by inbox of the home, and those of alarms."""
-    curves: dict[str, Curve] = field(default_factory=dict)
+    curves: dict[str, BacklogCurve] = field(default_factory=dict)
     used: array[float] = field(default_factory=lambda: array("d"))
     """The spool's bytes at each point of a curve; nan while no forwarder runs."""
     units: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -151,7 +151,7 @@ class HomeRecord:
 class SimulatedHome(HomeModel):
     """A home that takes down what becomes of each event."""
 
-    def __init__(self, line: Timeline, plan: Plan, thing: str, folder: Path) -> None:
+    def __init__(self, line: Timeline, plan: Simulation, thing: str, folder: Path) -> None:
         self.plan = plan
         self.record = record = HomeRecord(thing)
         contract = plan.contract
@@ -198,11 +198,11 @@ class SimulatedHome(HomeModel):
             for begins_s, until_s in windows:
                 self._next(flood, _steps(begins_s, min(until_s, self.plan.ends_s), step_s))
 
-    def _flooding(self, type: str) -> Flow | None:
+    def _flooding(self, type: str) -> TrafficFlow | None:
         flows = [each for each in self.plan.traffic if type in ("", each.type)]
         return max(flows, key=lambda each: each.per_day, default=None)
 
-    def _next(self, flow: Flow, moments: Iterator[float]) -> None:
+    def _next(self, flow: TrafficFlow, moments: Iterator[float]) -> None:
         """Say an event at each of `moments`; one is in the timeline at a time."""
 
         def say() -> None:
@@ -212,14 +212,14 @@ class SimulatedHome(HomeModel):
         if (at_s := next(moments, None)) is not None:
             self.engine.at(at_s, say)
 
-    def _is_alarm(self, event: Envelope, flow: Flow) -> bool:
+    def _is_alarm(self, event: Envelope, flow: TrafficFlow) -> bool:
         """Return whether an event of a service is urgent: here that is an alarm."""
         outbox = self.contract.participants[flow.sender].outbox
         is_alarm = self.contract.priority(event, outbox) is Priority.URGENT
         self.record.alarms_said += is_alarm
         return is_alarm
 
-    def _say(self, flow: Flow) -> None:
+    def _say(self, flow: TrafficFlow) -> None:
         if self._is_off:
             self.record.unsaid += 1
             return
@@ -314,7 +314,7 @@ class SimulatedHome(HomeModel):
     def _outbox(self, event: Envelope) -> str:
         return f"{event.sender.service or self.contract.device.name}.outbox"
 
-    def _accepted(self, client: str, message: Message) -> bool:
+    def _accepted(self, client: str, message: BrokerMessage) -> bool:
         """Take down what IoT Core accepts of a device."""
         record, now_s = self.record, self.engine.now_s
         self.record.units["iot_rule"] += chunks(len(message.payload), IOT_BYTES)
@@ -425,9 +425,9 @@ def is_within(windows: Sequence[Window], at_s: float) -> bool:
     return any(begins_s <= at_s < until_s for begins_s, until_s in windows)
 
 
-def _curve(changes: Sequence[tuple[float, int, int]], ends_s: float) -> Curve:
+def _curve(changes: Sequence[tuple[float, int, int]], ends_s: float) -> BacklogCurve:
     """Return the most that waits in each bucket, by the changes of it."""
-    curve, events, size = Curve(), 0, 0
+    curve, events, size = BacklogCurve(), 0, 0
     ordered = sorted(changes)
     for (at_s, more, bytes_more), (next_s, _, _) in pairwise([*ordered, (ends_s, 0, 0)]):
         events, size = events + more, size + bytes_more
@@ -444,9 +444,9 @@ def _steps(at_s: float, until_s: float, step_s: float) -> Iterator[float]:
         at_s += step_s
 
 
-def run_home(plan: Plan, number: int, told: Callable[[float], object] = lambda _: None) -> HomeRecord:
+def run_home(plan: Simulation, number: int, told: Callable[[float], object] = lambda _: None) -> HomeRecord:
     """Simulate the home `number`; `told` hears each hour the share that is done."""
-    line = Quiet()
+    line = QuietTimeline()
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder, _quiet():
         home = SimulatedHome(line, plan, f"home-{number}", Path(folder))
         at_s = 0.0
@@ -471,7 +471,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-class Quiet(Timeline):
+class QuietTimeline(Timeline):
     """A timeline that takes no notes."""
 
     def note(self, lane: str, text: str, *, is_fault: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What a simulation found, as a document and as text: each figure with what it rests on."""
+"""The result of a simulation as a document and as text: each figure with what it rests on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from parts.simulate.cloud import (
     WAITING,
     WINDOW_S,
     CloudRecord,
-    Way,
+    EventWay,
 )
 from parts.simulate.line import CLOUD_DELAY_S, HOME_DELAY_S
-from parts.simulate.one_home import HOUR_S, HomeRecord, Plan
+from parts.simulate.one_home import HOUR_S, HomeRecord, Simulation
 from parts.simulate.timeline import Note
 
 FORMAT: Final = 1
@@ -98,7 +98,7 @@ DELIVERY: Final = {"sqs_request": 3.0, "dynamodb_write": 2.0}
 """Units of a delivery: into the inbox, out of it by two requests, and the filter's claim and its end."""
 
 
-def document(plan: Plan, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[str, Any]:
+def document(plan: Simulation, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[str, Any]:
     """Return the result of a simulation as JSON; the same for the same inputs and seed."""
     outboxes = [_outbox(each, homes, cloud) for each in _names(homes)]
     inboxes = [each for each in _inboxes(plan, homes, cloud) if each["due"]]
@@ -165,7 +165,7 @@ def _outbox(name: str, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[
     }
 
 
-def _inboxes(plan: Plan, homes: Sequence[HomeRecord], cloud: CloudRecord) -> Iterable[dict[str, Any]]:
+def _inboxes(plan: Simulation, homes: Sequence[HomeRecord], cloud: CloudRecord) -> Iterable[dict[str, Any]]:
     at_home = sorted({name for each in homes for name in each.latencies})
     for name in at_home:
         latencies = array("d", sorted(one for each in homes for one in each.latencies[name]))
@@ -229,7 +229,7 @@ def _alarms(homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[str, Any]:
     return {"said": sum(each.alarms_said for each in homes), "lost": lost, "inboxes": inboxes}
 
 
-def _devices(plan: Plan, homes: Sequence[HomeRecord]) -> dict[str, Any]:
+def _devices(plan: Simulation, homes: Sequence[HomeRecord]) -> dict[str, Any]:
     used = [[0.0 if isnan(one) else one for one in each.used] for each in homes]
     return {
         "said": sum(sum(each.sent.values()) for each in homes),
@@ -246,7 +246,7 @@ def _devices(plan: Plan, homes: Sequence[HomeRecord]) -> dict[str, Any]:
 
 
 def _month_usd(
-    plan: Plan, homes: Sequence[HomeRecord], *rows: Sequence[Mapping[str, Any]]
+    plan: Simulation, homes: Sequence[HomeRecord], *rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Return what the simulated time cost, and a home a month."""
     connected = sum(each.units["iot_minute"] for each in homes) * PRICES["iot_minute"]
@@ -258,7 +258,7 @@ def _month_usd(
     }
 
 
-def _hours(plan: Plan, homes: Sequence[HomeRecord], what: str) -> float:
+def _hours(plan: Simulation, homes: Sequence[HomeRecord], what: str) -> float:
     """Return for how many hours something happened: in the mean home, or in the cloud."""
     cloud = plan.weather.when(what, plan.seed, "cloud", plan.ends_s)
     at_home = [each.weather.get(what) for each in homes]
@@ -268,7 +268,7 @@ def _hours(plan: Plan, homes: Sequence[HomeRecord], what: str) -> float:
     )
 
 
-def _way(plan: Plan, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[str, Any] | None:
+def _way(plan: Simulation, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[str, Any] | None:
     """Return the way of the alarm that fared worst: one that never arrived, or the slowest."""
     ways = [(each.rank, name) for name, each in cloud.inboxes.items() if each.worst]
     if not ways:
@@ -288,7 +288,7 @@ def _way(plan: Plan, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[st
     }
 
 
-def _notes(plan: Plan, home: HomeRecord, way: Way) -> Iterable[Note]:
+def _notes(plan: Simulation, home: HomeRecord, way: EventWay) -> Iterable[Note]:
     said_s, end_s = home.said[way.row], way.end_s
     outbox = home.decisions[home.decided[way.row]].outbox
     yield Note(round(said_s, 3), "service", f"{outbox.partition('.')[0]} says it")

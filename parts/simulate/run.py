@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventplane.contract import load_compiled
 from parts.simulate.errors import SimulationError, TooManyEventsError
-from parts.simulate.one_home import HomeRecord, Plan, run_home
+from parts.simulate.one_home import HomeRecord, Simulation, run_home
 
 MOST_EVENTS: Final = 20_000_000
 """Of all homes. Ours: some three hours of two cores."""
@@ -27,7 +27,7 @@ _at_hand: Any = None
 """In a process of the pool: the plan, and the share of each home that is done."""
 
 
-def run_homes(plan: Plan, homes: int, processes: int, told: Told = lambda _: None) -> list[HomeRecord]:
+def run_homes(plan: Simulation, homes: int, processes: int, told: Told = lambda _: None) -> list[HomeRecord]:
     """Simulate all homes, and return their records in order.
 
     Raises `TooManyEventsError`, `SimulationError`.
@@ -67,7 +67,7 @@ def run_homes(plan: Plan, homes: int, processes: int, told: Told = lambda _: Non
 def _begin(shares: Sequence[float], contract: bytes, more: Mapping[str, Any]) -> None:
     global _at_hand
     signal(SIGINT, SIG_IGN)  # the process that waits for this one ends it
-    _at_hand = Plan(load_compiled(contract, "the contract"), **more), shares
+    _at_hand = Simulation(load_compiled(contract, "the contract"), **more), shares
 
 
 def _run(number: int) -> HomeRecord:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from eventplane.contract.reader import Section
-from parts.simulate.errors import InputError
+from parts.simulate.errors import SimulationInputError
 
 MOST_BYTES: Final = 1024 * 1024
 """Of a file. Ours: some thousand types of events."""
 
 
-class Table(Section):
+class TomlTable(Section):
     """The table at `path` in `file`."""
 
     def __init__(self, file: str, path: str, members: object) -> None:
@@ -22,13 +22,13 @@ class Table(Section):
         super().__init__(path, members, [])
 
     def fault(self, name: str, message: str, remedy: str) -> NoReturn:
-        """Raise `InputError` about the value `name`, or about the table."""
+        """Raise `SimulationInputError` about the value `name`, or about the table."""
         place = ".".join(filter(None, (self.path, name))) or "the file"
-        raise InputError(self.file, place, message, remedy)
+        raise SimulationInputError(self.file, place, message, remedy)
 
-    def section(self, name: str) -> Table:
+    def section(self, name: str) -> TomlTable:
         """Return a table in this one, an empty one where there is none."""
-        return Table(self.file, ".".join(filter(None, (self.path, name))), self.raw(name))
+        return TomlTable(self.file, ".".join(filter(None, (self.path, name))), self.raw(name))
 
     def number(self, name: str, low: float, high: float, default: float | None = None) -> float:
         """Return a number from `low` to `high`."""
@@ -50,19 +50,19 @@ class Table(Section):
         return [self.checked(name, each, low, high) for each in values]
 
 
-def read_table(file: str, content: bytes) -> Table:
-    """Return the TOML text `content` of `file`. Raises `InputError`."""
+def read_table(file: str, content: bytes) -> TomlTable:
+    """Return the TOML text `content` of `file`. Raises `SimulationInputError`."""
     try:
-        return Table(file, "", tomllib.loads(content.decode("utf-8")))
+        return TomlTable(file, "", tomllib.loads(content.decode("utf-8")))
     except (ValueError, RecursionError) as error:
-        raise InputError(file, "the file", f"it is no TOML: {error}", "correct it there") from error
+        raise SimulationInputError(file, "the file", f"it is no TOML: {error}", "correct it there") from error
 
 
 def bounded(path: Path) -> bytes:
-    """Return the content of a file. Raises `InputError` for one that is too large, `OSError`."""
+    """Return the content of a file. Raises `SimulationInputError` for one that is too large, `OSError`."""
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         problem = f"it is larger than {MOST_BYTES:,} bytes"
-        raise InputError(str(path), "the file", problem, "write a shorter one")
+        raise SimulationInputError(str(path), "the file", problem, "write a shorter one")
     return content

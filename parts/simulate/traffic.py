@@ -1,4 +1,4 @@
-"""What the services of a home send: events an hour by type, from a file or learnt from an archive."""
+"""The traffic of the services of a home: events an hour by type, from a file or learnt from an archive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import SendingRights
 from parts.simulate.draws import Draws
-from parts.simulate.toml_table import Table, bounded, read_table
+from parts.simulate.toml_table import TomlTable, bounded, read_table
 
 HOUR_S: Final = 3_600.0
 DAY_H: Final = 24
@@ -29,7 +29,7 @@ BYTES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class TrafficFlow:
     """Events of a `type` that the service `sender` of each home sends, `per_hour` of a day (UTC).
 
     `data` is theirs; None: so many `bytes` of it, of which nobody checks more than the size.
@@ -61,7 +61,7 @@ class Flow:
         return write_event({**self.attributes, **named}, data)
 
 
-def read_traffic(path: Path, contract: Contract) -> tuple[Flow, ...]:
+def read_traffic(path: Path, contract: Contract) -> tuple[TrafficFlow, ...]:
     """Return the traffic of a file, checked against `contract`. Raises `InputError`, `OSError`."""
     top = read_table(str(path), bounded(path))
     types = top.section("types")
@@ -69,7 +69,7 @@ def read_traffic(path: Path, contract: Contract) -> tuple[Flow, ...]:
     return tuple(_flow(name, types.section(name), contract) for name in types.members)
 
 
-def _flow(type: str, table: Table, contract: Contract) -> Flow:
+def _flow(type: str, table: TomlTable, contract: Contract) -> TrafficFlow:
     if type not in contract.event_types and not _senders(type, contract):
         known = sorted({*contract.event_types} - PLANE_TYPES)
         table.fault(
@@ -82,7 +82,7 @@ def _flow(type: str, table: Table, contract: Contract) -> Flow:
         table.fault(
             "per_hour", f"there are {len(rates)} numbers" if rate is not None else "it is missing", remedy
         )
-    flow = Flow(
+    flow = TrafficFlow(
         type,
         _sender(type, table, contract),
         tuple(table.checked("per_hour", each, 0, MOST_PER_HOUR) for each in rates),
@@ -100,7 +100,7 @@ def _flow(type: str, table: Table, contract: Contract) -> Flow:
     return flow
 
 
-def _sender(type: str, table: Table, contract: Contract) -> str:
+def _sender(type: str, table: TomlTable, contract: Contract) -> str:
     may = _senders(type, contract)
     if not may:
         remedy = "leave it out: what cloud services and the forwarder send is not traffic of homes"
@@ -122,7 +122,7 @@ def _senders(type: str, contract: Contract) -> list[str]:
     return sorted(each.name for each in named if each.kind is ParticipantKind.DEVICE_SERVICE)
 
 
-def learnt(records: Iterable[Mapping[str, Any]]) -> tuple[list[Flow], int]:
+def learnt(records: Iterable[Mapping[str, Any]]) -> tuple[list[TrafficFlow], int]:
     """Return the traffic of a day's tap `records`, in its mean home, and how many homes there were."""
     counts: Counter[tuple[str, str, int]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
@@ -143,14 +143,14 @@ def learnt(records: Iterable[Mapping[str, Any]]) -> tuple[list[Flow], int]:
         by_hour = [counts[type, sender, hour] for hour in range(DAY_H)]
         size, around = (
             sizes[type, sender] / sum(by_hour),
-            Flow(type, sender, (), 0).event("h" * 12, 10**6).bytes,
+            TrafficFlow(type, sender, (), 0).event("h" * 12, 10**6).bytes,
         )
         per_hour = tuple(round(each / len(homes), 4) for each in by_hour)
-        flows.append(Flow(type, sender, per_hour, max(0, round(size) - around)))
+        flows.append(TrafficFlow(type, sender, per_hour, max(0, round(size) - around)))
     return flows, len(homes)
 
 
-def traffic_text(flows: Iterable[Flow], source: str) -> str:
+def traffic_text(flows: Iterable[TrafficFlow], source: str) -> str:
     """Return the file of `flows`, which begins with their `source`."""
     blocks = [f"# {source}"]
     blocks += [

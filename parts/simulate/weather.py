@@ -1,4 +1,4 @@
-"""What happens to homes and to the cloud: from a file, or one of the weathers that are installed."""
+"""The faults of homes and of the cloud: from a file, or one of the weathers that are installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventplane.contract import Contract, ParticipantKind
 from parts.simulate.draws import draws
 from parts.simulate.errors import UnknownWeatherError
 from parts.simulate.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
-from parts.simulate.toml_table import Table, bounded, read_table
+from parts.simulate.toml_table import TomlTable, bounded, read_table
 from parts.simulate.traffic import HOUR_S, MOST_PER_HOUR
 
 MINUTE_S: Final = 60.0
@@ -81,7 +81,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What happens, by the file or name `name`."""
+    """All that `happens`, by the file or name `name`."""
 
     name: str
     description: str
@@ -133,7 +133,7 @@ def read_weather(named: str, contract: Contract, types: Collection[str] = ()) ->
     entries = top.raw("happens") or []
     if not isinstance(entries, list):
         top.fault("happens", "it is no list of tables", "write [[happens]] above each entry")
-    tables = [Table(named, f"happens[{at}]", each) for at, each in enumerate(entries)]
+    tables = [TomlTable(named, f"happens[{at}]", each) for at, each in enumerate(entries)]
     weather = Weather(
         named, top.text("description"), tuple(_happening(each, contract, types) for each in tables)
     )
@@ -141,7 +141,7 @@ def read_weather(named: str, contract: Contract, types: Collection[str] = ()) ->
     return weather
 
 
-def _happening(table: Table, contract: Contract, types: Collection[str]) -> Happening:
+def _happening(table: TomlTable, contract: Contract, types: Collection[str]) -> Happening:
     what = table.text("what")
     if what not in KINDS:
         table.fault("what", f"{what!r} is not known", f"write one of {', '.join(KINDS)}")

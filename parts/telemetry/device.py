@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import DeviceSettingsError, SettingProblem
 from edge.parts import build_version
 from edge.settings import Settings
 from edge.system import SYSTEM
@@ -42,7 +42,7 @@ _HEADER: Final = re.compile(r"([\w!#$%&'*+.^`|~-]+)\s*=\s*(.*)", re.ASCII)
 _log = logging.getLogger(__name__)
 
 
-class Target(NamedTuple):
+class Collector(NamedTuple):
     """The collector's base URL, the headers of requests to it, and the seconds between two requests."""
 
     url: SplitResult
@@ -50,8 +50,8 @@ class Target(NamedTuple):
     interval_s: float
 
 
-def target_of(environment: Mapping[str, str]) -> Target:
-    """Return what OpenTelemetry's variables in `environment` say. Raises `SettingsError`."""
+def target_of(environment: Mapping[str, str]) -> Collector:
+    """Return what OpenTelemetry's variables in `environment` say. Raises `DeviceSettingsError`."""
     problems: list[SettingProblem] = []
 
     def read(name: str, default: str, parse: Callable[[str], Any], remedy: str) -> Any:
@@ -69,8 +69,8 @@ def target_of(environment: Mapping[str, str]) -> Target:
         "give 1000 to 86400000 milliseconds",
     )
     if problems:
-        raise SettingsError(problems)
-    return Target(url, headers, milliseconds / 1_000)
+        raise DeviceSettingsError(problems)
+    return Collector(url, headers, milliseconds / 1_000)
 
 
 def _url(text: str) -> SplitResult:
@@ -95,12 +95,14 @@ def _headers(text: str) -> dict[str, str]:
 def export(settings: Settings) -> None:
     """Send the metrics of the forwarder with these `settings` until SIGTERM or SIGINT.
 
-    Raises `SettingsError` where it has no health endpoint, or a variable is malformed.
+    Raises `DeviceSettingsError` where it has no health endpoint, or a variable is malformed.
     """
     health = settings.health
     if not health.port:
         remedy = "set a port: the metrics are read there"
-        raise SettingsError([SettingProblem("health.port", "it is 0, so that there are no metrics", remedy)])
+        raise DeviceSettingsError(
+            [SettingProblem("health.port", "it is 0, so that there are no metrics", remedy)]
+        )
     target = target_of(os.environ)
     start_logging(settings.log_level, dict(os.environ))
     stopped = stop_event()
@@ -113,7 +115,7 @@ def export(settings: Settings) -> None:
         stopped.wait(target.interval_s)
 
 
-def send(target: Target, health: tuple[str, int], thing: str, now_s: Callable[[], float]) -> bool:
+def send(target: Collector, health: tuple[str, int], thing: str, now_s: Callable[[], float]) -> bool:
     """Read the metrics of the health endpoint and send them once; return whether the collector took them."""
     try:
         page = _exchange(http.client.HTTPConnection(*health, timeout=PATIENCE_S), "GET", "/metrics")

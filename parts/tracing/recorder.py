@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from eventplane.dead_letter import ROUTER_SOURCE
-from eventplane.function_settings import TracingSettings
+from eventplane.function_settings import SpanRecorderSettings
 from eventplane.trace_context import context_of
 from lambdas.common.aws import Timeouts
 from lambdas.common.log import logger
@@ -59,7 +59,7 @@ class OtlpRecorder:
 
 
 def span_recorder(
-    tracing: TracingSettings, patience: Timeouts, threads: Threads, monotonic: Callable[[], float]
+    tracing: SpanRecorderSettings, patience: Timeouts, threads: Threads, monotonic: Callable[[], float]
 ) -> OtlpRecorder:
     """Return the recorder that `tracing` asks for, in a function whose calls have `patience`."""
     service = os.environ["POWERTOOLS_SERVICE_NAME"]

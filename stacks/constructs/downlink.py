@@ -17,7 +17,7 @@ from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.device_record import FLEET_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
-from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
+from eventplane.function_settings import DownlinkFunctionSettings, UplinkInterestSettings
 from eventplane.presence import BUCKETS, PRESENCE_TABLE
 from eventplane.topics import device_topic
 from stacks.constructs.permissions import accept_wildcard, allow, arn
@@ -38,7 +38,7 @@ _INBOXES: Final = device_topic("*", "inbox")
 _SUBSCRIBED: Final = "SELECT clientId AS subscribed FROM '$aws/events/subscriptions/subscribed/+'"
 
 
-class Downlink(Construct):
+class DownlinkFunctions(Construct):
     """Brings what is in the devices' `inbox` to them; `answers` is its own inbox, `outbox` for letters."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Downlink(Construct):
                 allow_send(self._work, self._outbox, self._last_resort),
                 *statements,
             ],
-            settings=DownlinkSettings(
+            settings=DownlinkFunctionSettings(
                 desired_table=environment.resource_name(TABLE),
                 presence_table=environment.resource_name(PRESENCE_TABLE),
                 fleet_table=environment.resource_name(FLEET_TABLE),

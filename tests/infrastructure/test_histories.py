@@ -5,7 +5,7 @@ from random import Random
 from eventplane.resource_names import URGENT_INGEST, queue_name
 from lab.histories.cloud import ENVIRONMENT, PLANE, CloudModel
 from lab.histories.engine import Engine
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from lab.histories.wiring import Wiring
 from stacks.names import INGEST_ERRORS, LIFECYCLE, TIMERS, WORK
 from tests.fakes.sqs import FakeQueue
@@ -24,7 +24,7 @@ def name_of(queue: FakeQueue) -> str:
 
 def test_the_simulated_queues_are_deployed() -> None:
     engine, deployed = Engine(), plane(PLANE.name)
-    cloud = CloudModel(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    cloud = CloudModel(engine, shipped_contract(), CurrentFaults(engine, Random(0)), [])
     Wiring(cloud).start()
     queues = {name_of(each): each for each in cloud.sqs.queues.values()}
     for name, queue in deployed.queues.items():

@@ -12,7 +12,7 @@ from eventplane.presence import PRESENCE, Line, PresenceItem, Sighting
 from eventplane.records import MemoryTables, Records
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
-from parts.presence.judge import Judge
+from parts.presence.judge import PresenceJudge
 from parts.presence.outage import FleetWatch
 from parts.presence.recorder import Recorder, read_presence
 from parts.presence.settings import PresenceJudgeSettings
@@ -57,7 +57,7 @@ class Fleet:
     def second(self, looks: bool) -> None:
         """Let a second pass: timers fire, and the schedule looks at the fleet."""
         self.clock.now_ms += 1_000
-        reader, batch = TimerReader(self.parts, Judge(self.parts, self.outbox)), list[QueueMessage]()
+        reader, batch = TimerReader(self.parts, PresenceJudge(self.parts, self.outbox)), list[QueueMessage]()
         while found := self.sqs.receive_message(QueueUrl=self.timers, MaxNumberOfMessages=10).get("Messages"):
             for each in found:
                 batch.append(QueueMessage(each["MessageId"], each["Body"], self.clock(), 1))

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventplane.downlink.addressing import Addressed
-from eventplane.downlink.desired import Desired, Message
+from eventplane.downlink.desired import Desired, KeyedEvent
 from eventplane.downlink.transitions import apply_event
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import NOW_MS, THING, deletion, state
 
 
-def expected(events: Sequence[Addressed]) -> Message | None:
+def expected(events: Sequence[Addressed]) -> KeyedEvent | None:
     """The state that a device should have after all events of a key (docs/explanation/downlink.md)."""
     messages = [each.message for each in events]
     live = [each for each in messages if not each.is_deleted]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contract.explain import explain
 from contract.loader import payload_check
-from contract.rehearsal import PAYLOAD_REASONS, Kind, Rehearsal, Tapped, carried
+from contract.rehearsal import PAYLOAD_REASONS, Effect, Rehearsal, Tapped, carried
 from eventplane.contract import Contract, Place
 from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -150,8 +150,8 @@ def test_it_equals_the_run(old: Contract, new: Contract, event: Envelope, delay_
         counts = Counter((each.destination, each.type) for each in came)
         assert {inbox: each[at] for inbox, each in tally.deliveries.items() if each[at]} == counts
     kinds = {each.kind for each in tally.changes}
-    assert (Kind.FEWER in kinds) == any(was > now for was, now in tally.deliveries.values())
-    assert (Kind.MORE in kinds) == any(was < now for was, now in tally.deliveries.values())
+    assert (Effect.FEWER in kinds) == any(was > now for was, now in tally.deliveries.values())
+    assert (Effect.MORE in kinds) == any(was < now for was, now in tally.deliveries.values())
 
 
 RECORDED = ("type", "route", "destination", "outcome", "reason")

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge.poison import PoisonDetector
-from edge.publishing import URGENT_SHARE, InFlight, Pace, Sent
+from edge.publishing import URGENT_SHARE, InFlight, Pace, SentPublish
 from edge.spool import Delivery
 
 PUBLISHES, BYTES = 10, 1_000
@@ -83,7 +83,7 @@ WINDOW, BATCH_EVENTS = 4, 8
 
 
 def sent_now(deliveries: tuple[Delivery, ...], *, urgent: bool) -> InFlight:
-    return InFlight(deliveries, 1, 0.0, urgent, 0, Sent())
+    return InFlight(deliveries, 1, 0.0, urgent, 0, SentPublish())
 
 
 def batches(waiting: list[Delivery], detector: PoisonDetector) -> Iterator[list[InFlight]]:

@@ -20,7 +20,7 @@ from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscri
 from lab.histories.cloud import PLANE, CloudModel
 from lab.histories.engine import Engine
 from lab.histories.function import FunctionModel
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
 from parts.discovery_api.handler import MAX_BODY_BYTES
@@ -37,7 +37,7 @@ from tests.plane import shipped_contract
 @pytest.fixture
 def cloud() -> CloudModel:
     engine = Engine()
-    return CloudModel(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    return CloudModel(engine, shipped_contract(), CurrentFaults(engine, Random(0)), [])
 
 
 REFUSED_BY_MODELS = [each for each in CASES if "simulator" in each.enforced]

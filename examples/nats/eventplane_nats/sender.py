@@ -10,7 +10,7 @@ import nats
 from eventplane_nats.connection import NatsLink, server_and_name
 from eventplane_nats.rights import ROUTER
 from eventplane_nats.wire import headers_of
-from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
+from lambdas.common.sender import TAKEN, Acceptance, Answer, DestinationSender, OutgoingMessage
 
 _PUBLISH_S: Final = 2.0
 """Longest that a stream takes to confirm, seconds."""
@@ -35,7 +35,7 @@ class NatsSender:
         self._connections: dict[str, NatsLink] = {}
         self._down: dict[str, tuple[float, Answer]] = {}
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         """Publish one batch and wait for the stream to confirm each message."""
         server, stream = server_and_name(url)
         until, answer = self._down.get(server, (0.0, TAKEN))
@@ -57,7 +57,7 @@ class NatsSender:
             _, connection = self._connections.popitem()
             connection.close()
 
-    def _publish(self, server: str, stream: str, batch: Sequence[Message]) -> list[Answer]:
+    def _publish(self, server: str, stream: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         """Raise what nats-py raises of the server; what it says of a message is that message's answer."""
         give_up = self._clock() + _LONGEST_S
         if server not in self._connections:
@@ -73,13 +73,13 @@ class NatsSender:
         return [_answer(each) for each in found]
 
 
-def open_sender() -> Sender:
+def open_sender() -> DestinationSender:
     """Return the sender; it connects with the first batch, so that one that is down delays no other."""
     return NatsSender()
 
 
 async def _publish_all(
-    connection: NatsLink, stream: str, batch: Sequence[Message], timeout_s: float
+    connection: NatsLink, stream: str, batch: Sequence[OutgoingMessage], timeout_s: float
 ) -> list[BaseException | None]:
     sent = (
         connection.jetstream.publish(

@@ -53,7 +53,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass
-class Lane:
+class Desk:
     """The streams of a participant `desk` whose outbox is its inbox."""
 
     server: NatsServer
@@ -84,12 +84,12 @@ class Lane:
 
 
 @pytest.fixture
-def channel(nats_server: NatsServer, operator: NatsLink) -> Lane:
-    return Lane(nats_server, operator, f"own{next(_numbers)}")
+def channel(nats_server: NatsServer, operator: NatsLink) -> Desk:
+    return Desk(nats_server, operator, f"own{next(_numbers)}")
 
 
 @pytest.fixture
-def transport(channel: Lane) -> Iterator[NatsTransport]:
+def transport(channel: Desk) -> Iterator[NatsTransport]:
     channel.make()
     it = channel.open()
     yield it
@@ -100,7 +100,7 @@ def ids(messages: Sequence[Message]) -> list[str]:
     return [json.loads(each.body)["id"] for each in messages]
 
 
-def test_what_was_in_flight_is_redelivered(channel: Lane) -> None:
+def test_what_was_in_flight_is_redelivered(channel: Desk) -> None:
     channel.make(ack_wait_s=0.5)
     reader = channel.open()
     reader.put(event("held"), SECONDS, durable=True)
@@ -117,7 +117,7 @@ def test_what_was_in_flight_is_redelivered(channel: Lane) -> None:
     transport.close()
 
 
-def test_a_killed_server_keeps_confirmed(channel: Lane, transport: NatsTransport) -> None:
+def test_a_killed_server_keeps_confirmed(channel: Desk, transport: NatsTransport) -> None:
     transport.put(event("before"), SECONDS, durable=True)
     channel.server.child.kill()
     with pytest.raises(NotConfirmedError):
@@ -141,13 +141,13 @@ def test_a_killed_server_keeps_confirmed(channel: Lane, transport: NatsTransport
     assert found[0] == "before"
 
 
-def test_the_stream_drops_a_copy(channel: Lane, transport: NatsTransport) -> None:
+def test_the_stream_drops_a_copy(channel: Desk, transport: NatsTransport) -> None:
     for each in (event("one"), event("one"), event("one").stamped(senderservice="other")):
         transport.put(each, SECONDS, durable=True)
     assert channel.level().messages == 2
 
 
-def test_two_readers_share_an_inbox(channel: Lane, transport: NatsTransport) -> None:
+def test_two_readers_share_an_inbox(channel: Desk, transport: NatsTransport) -> None:
     sent = [event() for _ in range(20)]
     for each in sent:
         transport.put(each, SECONDS, durable=True)
@@ -158,7 +158,7 @@ def test_two_readers_share_an_inbox(channel: Lane, transport: NatsTransport) -> 
     other.close()
 
 
-def test_long_work_does_not_come_again(channel: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_does_not_come_again(channel: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     channel.make(ack_wait_s=3.0)
     extended: list[int] = []
     extend = NatsTransport.extend
@@ -181,7 +181,7 @@ def test_long_work_does_not_come_again(channel: Lane, monkeypatch: pytest.Monkey
 
 
 def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
-    channel: Lane, transport: NatsTransport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    channel: Desk, transport: NatsTransport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     transport.put(event("poison"), SECONDS, durable=True)
     for attempt in range(1, LIMIT + 1):
@@ -204,7 +204,7 @@ def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
     assert (ids([again]), again.attempt) == (["poison"], 1)
 
 
-def test_a_crash_needs_the_command(channel: Lane, transport: NatsTransport, tmp_path: Path) -> None:
+def test_a_crash_needs_the_command(channel: Desk, transport: NatsTransport, tmp_path: Path) -> None:
     before, later = event("before"), event("later")
     crashed = SqliteFilter(tmp_path / "state")
     crashed.claim([digest(before), digest(later)])
@@ -217,7 +217,7 @@ def test_a_crash_needs_the_command(channel: Lane, transport: NatsTransport, tmp_
         assert [inbox.get(SECONDS).id, inbox.get(SECONDS).type] == ["before", DEAD_LETTER_TYPE]
 
 
-def test_the_command_creates(channel: Lane, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_creates(channel: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "contract.json"
     for retention_s in (3_600, 7_200):
         file.write_bytes(contract_of("desk", retention_s=retention_s))
@@ -230,7 +230,7 @@ def test_the_command_creates(channel: Lane, tmp_path: Path, capsys: pytest.Captu
     transport.close()
 
 
-def test_no_server(channel: Lane, transport: NatsTransport, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_server(channel: Desk, transport: NatsTransport, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnavailableError, match="desk: "):
         NatsTransport.find("desk", "nats://127.0.0.1:1", inbox="a", outbox="b")
     with pytest.raises(UnavailableError, match="eventplane_nats create"):
@@ -292,7 +292,7 @@ def test_too_large(guarded: NatsServer, transport: NatsTransport, monkeypatch: p
 
     monkeypatch.setenv(CREDENTIALS, credentials("right"))
     operator = NatsLink(guarded.url, "operator")
-    own = Lane(guarded, operator, "small")
+    own = Desk(guarded, operator, "small")
     own.make()
     inbox = own.open()
     with pytest.raises(RefusedError, match="too_large"):
@@ -306,7 +306,7 @@ def test_too_large(guarded: NatsServer, transport: NatsTransport, monkeypatch: p
     operator.close()
 
 
-def test_a_routers_copy_has_its_route(channel: Lane, transport: NatsTransport) -> None:
+def test_a_routers_copy_has_its_route(channel: Desk, transport: NatsTransport) -> None:
     sender = NatsSender()
     message = to_message(event("routed"), {"route": "alarms", "contract": "c0ffee"})
     url = f"{channel.server.url}/{channel.stream}"
@@ -319,7 +319,7 @@ def test_a_routers_copy_has_its_route(channel: Lane, transport: NatsTransport) -
     sender.close()
 
 
-def test_server_is_down(channel: Lane, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_is_down(channel: Desk, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     now, tried = [1_000.0], []
 
     class Denied(NatsLink):
@@ -364,7 +364,7 @@ def test_a_secret_that_cannot_be_read_is_not_waited_for_each_time(monkeypatch: p
     assert config.retries == {"mode": "standard", "total_max_attempts": 1}
 
 
-def test_no_time_is_left(channel: Lane, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_time_is_left(channel: Desk, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     class Slow(NatsLink):

@@ -30,7 +30,7 @@ AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class AuditProof:
     """The rows `written`, how each kind at each hop was judged `before` the archive was tampered with and
     afterwards (`scores`), and the count of numbers that the audit reports as neither seen nor stated.
     """
@@ -51,7 +51,7 @@ class Proof:
         return wrong
 
 
-def prove(plan: Scale, folder: Path) -> Proof:
+def prove(plan: Scale, folder: Path) -> AuditProof:
     """Generate `plan`'s archive in `folder`, audit it, tamper with it, audit it again, and compare."""
     written = generate(folder, plan, audited_contracts())
     truth = list(each_device_once(read_truth(folder / TRUTH)))
@@ -62,7 +62,7 @@ def prove(plan: Scale, folder: Path) -> Proof:
     truth += [asdict(each) for each in tamper(folder / "archive")]
     audit([*arguments, *AS_OF])
     scores = compare(truth, found(folder / "audit", silent))
-    return Proof(written, before, scores, report["coverage"]["events"]["nothing"])
+    return AuditProof(written, before, scores, report["coverage"]["events"]["nothing"])
 
 
 def found(folder: Path, silent: list[Row]) -> Iterator[Row]:
@@ -80,7 +80,7 @@ def table_rows(table: Path) -> Iterator[Row]:
         yield from (dict(zip(names, row, strict=True)) for row in found.fetchall())
 
 
-def _figures(proof: Proof) -> list[Figure]:
+def _figures(proof: AuditProof) -> list[Figure]:
     figures = [
         Figure("events", float(proof.written["events"]), "events"),
         none("not_proven", len(proof.wrong), "kinds"),

@@ -8,7 +8,7 @@ import pytest
 from lab.cloud import CloudEndpoint
 from lab.histories.cloud import CloudModel
 from lab.histories.engine import Engine
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from tests.dynamodb import create_desired_table
 from tests.eventually import eventually
 from tests.integration.histories.cloud_scenarios import of_dynamodb, of_s3, of_sqs
@@ -20,7 +20,7 @@ TABLE = "model-desired"
 @pytest.fixture
 def model() -> CloudModel:
     engine = Engine()
-    return CloudModel(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    return CloudModel(engine, shipped_contract(), CurrentFaults(engine, Random(0)), [])
 
 
 @pytest.fixture(scope="module")

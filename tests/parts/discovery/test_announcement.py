@@ -12,9 +12,9 @@ from parts.discovery.announcement import (
     PLAIN,
     SECURE,
     AnnouncementUpdater,
+    BrokerOffer,
     Interface,
     InterfaceError,
-    Offer,
     UnannouncedError,
     read_interface,
     services,
@@ -28,18 +28,18 @@ MULTICAST, POINT_TO_POINT = 0x1000, 0x10
 @pytest.mark.parametrize(
     ("profile", "announced"),
     [
-        ("listener 1884\nallow_anonymous true\n", [Offer(PLAIN, 1884, HOME.addresses, anonymous=True)]),
-        ("listener 1884\nsocket_domain ipv6\n", [Offer(PLAIN, 1884, ("2001:db8::7",))]),
-        ("listener 1884 0.0.0.0\n", [Offer(PLAIN, 1884, ("192.0.2.7",))]),
-        ("listener 1884 ::\n", [Offer(PLAIN, 1884, ("2001:db8::7",))]),
-        ("listener 1884 192.0.2.7\n", [Offer(PLAIN, 1884, ("192.0.2.7",))]),
-        ("listener 1884 2001:DB8:0::7\n", [Offer(PLAIN, 1884, ("2001:db8::7",))]),
-        ("listener 1884\nbind_interface home0\n", [Offer(PLAIN, 1884, HOME.addresses)]),
-        (f"listener 8883\n{TLS}", [Offer(SECURE, 8883, HOME.addresses)]),
-        (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [Offer(SECURE, 8883, ("192.0.2.7",))]),
+        ("listener 1884\nallow_anonymous true\n", [BrokerOffer(PLAIN, 1884, HOME.addresses, anonymous=True)]),
+        ("listener 1884\nsocket_domain ipv6\n", [BrokerOffer(PLAIN, 1884, ("2001:db8::7",))]),
+        ("listener 1884 0.0.0.0\n", [BrokerOffer(PLAIN, 1884, ("192.0.2.7",))]),
+        ("listener 1884 ::\n", [BrokerOffer(PLAIN, 1884, ("2001:db8::7",))]),
+        ("listener 1884 192.0.2.7\n", [BrokerOffer(PLAIN, 1884, ("192.0.2.7",))]),
+        ("listener 1884 2001:DB8:0::7\n", [BrokerOffer(PLAIN, 1884, ("2001:db8::7",))]),
+        ("listener 1884\nbind_interface home0\n", [BrokerOffer(PLAIN, 1884, HOME.addresses)]),
+        (f"listener 8883\n{TLS}", [BrokerOffer(SECURE, 8883, HOME.addresses)]),
+        (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [BrokerOffer(SECURE, 8883, ("192.0.2.7",))]),
     ],
 )
-def test_listeners_that_the_home_reaches_are_announced(profile: str, announced: list[Offer]) -> None:
+def test_listeners_that_the_home_reaches_are_announced(profile: str, announced: list[BrokerOffer]) -> None:
     assert services(read_profile(profile), HOME) == announced
 
 
@@ -81,7 +81,7 @@ class Announcers:
     def __init__(self) -> None:
         self.said: list[object] = []
 
-    def announce(self, interface: Interface, services: Sequence[Offer]) -> Callable[[], None]:
+    def announce(self, interface: Interface, services: Sequence[BrokerOffer]) -> Callable[[], None]:
         self.said += [interface.name, [each.port for each in services]]
         return lambda: self.said.append("goodbye")
 

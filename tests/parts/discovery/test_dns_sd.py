@@ -16,7 +16,7 @@ from eventplane_client.errors import ClientSettingsError
 from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
 from eventplane_mqtt.link import Backoff
 from parts.discovery import dns_sd
-from parts.discovery.announcement import PLAIN, SECURE, AnnouncementUpdater, Interface, Offer
+from parts.discovery.announcement import PLAIN, SECURE, AnnouncementUpdater, BrokerOffer, Interface
 from parts.discovery.dns_sd import Announced, AnnouncedBroker, AnnouncedLink, BrokerBrowser, MulticastDnsError
 from tests.unit.edge.fakes import Wires
 
@@ -264,7 +264,7 @@ def test_a_malformed_name_does_not_hide_the_others(
 def test_a_taken_name(network: FakeZeroconf, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     network.is_taken = True
     with pytest.raises(MulticastDnsError, match="home0: multicast DNS: NonUniqueName"):
-        dns_sd.announce("home-1", HOME, [Offer(PLAIN, 1884, HOME.addresses)])
+        dns_sd.announce("home-1", HOME, [BrokerOffer(PLAIN, 1884, HOME.addresses)])
     assert network.is_closed
     profile = tmp_path / "mosquitto.conf"
     profile.write_text("listener 1884\n")

@@ -19,7 +19,7 @@ from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from parts.presence import wiring
-from parts.presence.judge import Judge
+from parts.presence.judge import PresenceJudge
 from parts.presence.outage import FleetWatch
 from parts.presence.reconciler import Sweeper
 from parts.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
@@ -28,7 +28,7 @@ from parts.presence.table import PresenceTable
 from parts.presence.timer_queue import TimerQueue
 from parts.presence.timers import TimerReader
 from parts.presence.watch import Watcher
-from parts.presence.wiring import Parts
+from parts.presence.wiring import PresenceParts
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.fakes.clock import START_MS
@@ -151,7 +151,7 @@ class World:
         create_presence_table(aws.dynamodb)
         self.table = PresenceTable(records_of(aws.dynamodb))
 
-    def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
+    def parts(self, dynamodb: Any = None, sqs: Any = None) -> PresenceParts:
         """The functions' parts; `dynamodb` and `sqs`, which sends reports, stand for AWS where it fails."""
         wired = wiring.parts_of(
             self.settings, self.sqs, DynamoDbTables(dynamodb or self.dynamodb, urandom), self.clock
@@ -180,7 +180,7 @@ class World:
 
     def reconciler(self, **clients: Any) -> Sweeper:
         made = self.parts(**clients)
-        return Sweeper(made, Judge(made, self.outbox))
+        return Sweeper(made, PresenceJudge(made, self.outbox))
 
     def reconcile(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
         """Reconcile at a moment everything that is due by then."""
@@ -204,7 +204,7 @@ class World:
         while self.waiting and (next_ms := min(each.visible_ms for each in self.waiting)) <= end_ms:
             self.clock.now_ms = max(self.clock(), next_ms)
             made = self.parts(**clients)
-            reader = TimerReader(made, Judge(made, self.outbox))
+            reader = TimerReader(made, PresenceJudge(made, self.outbox))
             before = {each.id: each.receives for each in self.waiting}
             fired += deliver(self.sqs, self.timers, reader.process, most=1)[0]
             now = {each.id: each.receives for each in self.waiting}

@@ -26,7 +26,7 @@ from operations.patience import NotSeenError, Patience
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Interrupts, Removal, Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence, StackStatusError, find_plane
-from parts.probe.result import RunReport, Seen, Status, StepResult
+from parts.probe.result import RunReport, Seen, StepResult, StepStatus
 from parts.probe.run import ALARM, Check, Choices, PeopleNotInformedError, SmokeRun
 from parts.probe.throwaway import (
     DeviceEndpoint,
@@ -83,7 +83,7 @@ def test_removals_run_last_first_and_go_on_after_a_failure() -> None:
 
 def passed(name: str = "event") -> StepResult:
     return StepResult(
-        name, Status.PASSED, "delivered to care-analytics.inbox", 2.0, 0.25, "m-1", {"s3:Get": "r-1"}
+        name, StepStatus.PASSED, "delivered to care-analytics.inbox", 2.0, 0.25, "m-1", {"s3:Get": "r-1"}
     )
 
 
@@ -103,8 +103,11 @@ def test_a_report_shows_each_step_and_what_stays() -> None:
 @pytest.mark.parametrize(
     ("report", "problem"),
     [
-        (replace(REPORT, steps=[passed(), StepResult("alarm", Status.FAILED, "no\x1b[2J")]), "alarm"),
-        (replace(REPORT, steps=[passed(), StepResult("audit", Status.NOT_RUN, "needs archive")]), "audit"),
+        (replace(REPORT, steps=[passed(), StepResult("alarm", StepStatus.FAILED, "no\x1b[2J")]), "alarm"),
+        (
+            replace(REPORT, steps=[passed(), StepResult("audit", StepStatus.NOT_RUN, "needs archive")]),
+            "audit",
+        ),
         (replace(REPORT, removed=[Removal("queue", "AccessDenied")]), "removal of queue"),
         (replace(REPORT, steps=[]), ""),
     ],
@@ -444,8 +447,8 @@ def test_people_are_informed_before_an_alarm(smoke: Smoke) -> None:
 
     results: list[StepResult] = []
     run.run(results.append)
-    assert {each.name: each.status for each in results if each.status is not Status.NOT_RUN} == {
-        "deployment": Status.FAILED
+    assert {each.name: each.status for each in results if each.status is not StepStatus.NOT_RUN} == {
+        "deployment": StepStatus.FAILED
     }, "something was sent"
 
 
@@ -461,8 +464,8 @@ def test_a_refusal_has_its_request_id(smoke: Smoke, monkeypatch: pytest.MonkeyPa
     results: list[StepResult] = []
     run.run(results.append)
     assert [(each.status, each.reference) for each in results] == [
-        (Status.FAILED, "r-1"),
-        (Status.NOT_RUN, ""),
+        (StepStatus.FAILED, "r-1"),
+        (StepStatus.NOT_RUN, ""),
     ]
     assert "CreateTopic" in results[0].words
     assert "ask for a role" in results[0].words

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from eventplane.errors import EventPlaneError
 from parts.simulate.draws import draws
-from parts.simulate.errors import InputError
+from parts.simulate.errors import SimulationInputError
 from parts.simulate.toml_table import MOST_BYTES
-from parts.simulate.traffic import Flow, learnt, read_traffic, traffic_text
+from parts.simulate.traffic import TrafficFlow, learnt, read_traffic, traffic_text
 from parts.simulate.weather import KINDS, Happening, installed, merged, read_weather
 from tests.plane import shipped_contract
 
@@ -22,7 +22,7 @@ CONTRACT = shipped_contract()
 HAPPENS = 'what = "offline"\nsource = "assumed"\nevery_h = 5\nminutes = 3'
 
 
-def traffic(path: Path, text: str) -> tuple[Flow, ...]:
+def traffic(path: Path, text: str) -> tuple[TrafficFlow, ...]:
     file = path / "traffic.toml"
     file.write_text(text)
     return read_traffic(file, CONTRACT)
@@ -80,7 +80,7 @@ WRONG_TRAFFIC = {
 @pytest.mark.parametrize("text", WRONG_TRAFFIC, ids=lambda each: each[:60])
 def test_wrong_traffic_is_refused(tmp_path: Path, text: str) -> None:
     place, problem = WRONG_TRAFFIC[text]
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(SimulationInputError) as raised:
         traffic(tmp_path, text)
     assert str(tmp_path / "traffic.toml") in str(raised.value)
     assert place in raised.value.place
@@ -118,7 +118,7 @@ WRONG_WEATHER = {
 @pytest.mark.parametrize("text", WRONG_WEATHER, ids=lambda each: each[:60])
 def test_wrong_weather_is_refused(tmp_path: Path, text: str) -> None:
     place, problem = WRONG_WEATHER[text]
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(SimulationInputError) as raised:
         weather(tmp_path, text)
     assert place in raised.value.place
     assert problem in raised.value.problem
@@ -176,7 +176,7 @@ def test_merged_windows_cover_the_same(windows: list[tuple[float, float]], at_s:
 
 
 def record(thing: str, hour: int, type: str = MOTION, service: str = "activity-service", **more: Any) -> Any:
-    event = Flow(type, service, (), 80).event(thing, 1).with_attributes({"senderservice": service})
+    event = TrafficFlow(type, service, (), 80).event(thing, 1).with_attributes({"senderservice": service})
     return {"client_id": thing, "accepted_at_ms": 3_600_000 * hour, "event": event.json, **more}
 
 

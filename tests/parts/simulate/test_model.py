@@ -11,12 +11,12 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.reasons import Outcome
 from lab.histories import history as histories
 from lab.histories.history import DATA, History
-from lab.histories.story import ALARMS, SENDERS, Decision, Story
+from lab.histories.story import ALARMS, SENDERS, Story, StoryStep
 from parts.simulate.cloud import CloudStage
 from parts.simulate.draws import Draws
 from parts.simulate.home import HomeModel
-from parts.simulate.one_home import Plan, run_home
-from parts.simulate.traffic import DAY_H, Flow
+from parts.simulate.one_home import Simulation, run_home
+from parts.simulate.traffic import DAY_H, TrafficFlow
 from parts.simulate.weather import Happening, Weather
 from tests.plane import shipped_contract
 
@@ -32,7 +32,7 @@ CUT, FULL, FAILS = (300.0, 400.0), (800.0, 45.0), (1_000.0, 3_000.0)
 SETTINGS = {"spool_capacity_deliveries": 100, "manifest_interval_s": 300.0}
 
 
-class Scripted(Flow):
+class Scripted(TrafficFlow):
     """A flow whose events are said when `SAID` says."""
 
     def moments(self, random: Draws, ends_s: float) -> Iterator[float]:
@@ -59,12 +59,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, ...]]:
 
     monkeypatch.setattr(HomeModel, "note_ended", noted)
     monkeypatch.setattr(histories, "HOME", {**histories.HOME, **SETTINGS})
-    decisions = [Decision(at_s, "say", "home-1", text=type) for type, those in SAID.items() for at_s in those]
-    decisions += [
-        Decision(*CUT[:1], "cut", "home-1", CUT[1]),
-        Decision(FULL[0], "disk-full", "home-1", FULL[1]),
+    decisions = [
+        StoryStep(at_s, "say", "home-1", text=type) for type, those in SAID.items() for at_s in those
     ]
-    decisions.append(Decision(FAILS[0], "dependency-down", "alarm-centre", FAILS[1]))
+    decisions += [
+        StoryStep(*CUT[:1], "cut", "home-1", CUT[1]),
+        StoryStep(FULL[0], "disk-full", "home-1", FULL[1]),
+    ]
+    decisions.append(StoryStep(FAILS[0], "dependency-down", "alarm-centre", FAILS[1]))
     story = History(Story(1, 0, tuple(sorted(decisions))), contract()).run()
     for (source, id), (_, _, _, event) in story.said.items():
         discard = ended.get(story.homes["home-1"].numbers.get((source, id), ("", 0)))
@@ -92,7 +94,7 @@ def simulated() -> Counter[tuple[str, ...]]:
             ("reader_fails", FAILS, "alarm-centre"),
         )
     )
-    plan = Plan(contract(), traffic, Weather("test", "", happens), 0.25, 1, SETTINGS)
+    plan = Simulation(contract(), traffic, Weather("test", "", happens), 0.25, 1, SETTINGS)
     home = run_home(plan, 1)
     types = {f"{SENDERS[type]}.outbox": type for type in SAID}
     for (outbox, _, outcome, reason), number in home.ended.items():

@@ -14,10 +14,10 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from parts.simulate.cloud import CloudStage
 from parts.simulate.draws import Draws
 from parts.simulate.errors import SimulationError, TooManyEventsError
-from parts.simulate.one_home import HomeRecord, Plan, run_home
+from parts.simulate.one_home import HomeRecord, Simulation, run_home
 from parts.simulate.report import document
 from parts.simulate.run import run_homes
-from parts.simulate.traffic import DAY_H, HOUR_S, Flow
+from parts.simulate.traffic import DAY_H, HOUR_S, TrafficFlow
 from parts.simulate.weather import Happening, Weather
 from tests.plane import shipped_contract
 from tests.unit.operations.support import Run, RunJson
@@ -27,21 +27,21 @@ SHIPPED = shipped_contract()
 DAY = (1.0,) * DAY_H
 
 
-class At(Flow):
+class At(TrafficFlow):
     """A flow whose events are said at the moments in `data`, in seconds."""
 
     def moments(self, random: Draws, ends_s: float) -> Iterator[float]:
         return iter(self.attributes["moments"])  # type: ignore[arg-type]
 
     def event(self, thing: str, number: int) -> Any:
-        return Flow(self.type, self.sender, DAY).event(thing, number)
+        return TrafficFlow(self.type, self.sender, DAY).event(thing, number)
 
 
-def alarms(*moments: float) -> Flow:
+def alarms(*moments: float) -> TrafficFlow:
     return At(KEYWORD, "voice-service", DAY, attributes={"moments": moments})  # type: ignore[dict-item]
 
 
-def moves(*moments: float) -> Flow:
+def moves(*moments: float) -> TrafficFlow:
     return At(MOTION, "activity-service", DAY, attributes={"moments": moments})  # type: ignore[dict-item]
 
 
@@ -51,15 +51,15 @@ def happening(what: str, begins_s: float, lasts_s: float, **more: Any) -> Happen
 
 def plan(
     *happens: Happening,
-    traffic: tuple[Flow, ...] = (alarms(100.0, 700.0), moves(110.0, 710.0)),
+    traffic: tuple[TrafficFlow, ...] = (alarms(100.0, 700.0), moves(110.0, 710.0)),
     hours: float = 1.0,
     contract: Contract = SHIPPED,
     settings: Mapping[str, Any] | None = None,
-) -> Plan:
-    return Plan(contract, traffic, Weather("test", "A test.", happens), hours / 24, 1, settings or {})
+) -> Simulation:
+    return Simulation(contract, traffic, Weather("test", "A test.", happens), hours / 24, 1, settings or {})
 
 
-def tried(of: Plan) -> tuple[HomeRecord, dict[str, Any]]:
+def tried(of: Simulation) -> tuple[HomeRecord, dict[str, Any]]:
     home = run_home(of, 1)
     return home, document(of, [home], CloudStage(of, [home]).run())
 
@@ -211,7 +211,7 @@ def test_what_the_contract_refuses_is_told() -> None:
 
 def test_a_wrong_payload_is_told() -> None:
     reading = "org.eventplane.health.reading.v1"
-    flow = Flow(reading, "health-service", (60.0,) * DAY_H, data={"value": "many"})
+    flow = TrafficFlow(reading, "health-service", (60.0,) * DAY_H, data={"value": "many"})
     _, found = tried(plan(traffic=(flow,)))
     assert {each["reason"] for each in row(found, "health-service.outbox")["ended"]} == {"payload_invalid"}
 
@@ -224,7 +224,9 @@ def test_a_plane_without_traffic_has_its_own_reports() -> None:
 
 def test_too_much_is_refused() -> None:
     with pytest.raises(TooManyEventsError, match="fewer --homes"):
-        run_homes(plan(traffic=(Flow(MOTION, "activity-service", (1e5,) * DAY_H),), hours=240), 1_000, 1)
+        run_homes(
+            plan(traffic=(TrafficFlow(MOTION, "activity-service", (1e5,) * DAY_H),), hours=240), 1_000, 1
+        )
 
 
 def test_floods_count() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.errors import SettingsError
+from edge.errors import DeviceSettingsError
 from edge.health_server import HealthResponse, HealthServer
 from edge.metrics import METRICS, render
 from parts.telemetry.device import send, target_of
@@ -115,7 +115,7 @@ def test_the_defaults_are_those_of_opentelemetry() -> None:
     ],
 )
 def test_a_malformed_variable_is_named(variable: str, value: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(DeviceSettingsError) as caught:
         target_of({variable: value})
     (problem,) = caught.value.problems
     assert (problem.setting, "secret" in str(caught.value)) == (variable, False)

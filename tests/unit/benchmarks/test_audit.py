@@ -7,7 +7,7 @@ import pytest
 from glue_jobs.delivery_audit.findings import Hop, Kind
 from lab.archive_generator.truth import COLUMNS, COVERAGE, PLANTED, QUARANTINED
 from lab.benchmarks.audit.comparison import Score, compare, coverage, each_device_once, quarantined
-from lab.benchmarks.audit.proof import Proof
+from lab.benchmarks.audit.proof import AuditProof
 
 Row = dict[str, Any]
 
@@ -82,10 +82,10 @@ def test_another_kind_hop_event_or_route_is_missed_and_invented(other: dict[str,
 
 def test_each_kind_at_each_hop_has_to_be_planted_and_found() -> None:
     written, good = {"unseen": 0}, {name: Score(planted=2, found=2) for name in PLANTED}
-    assert Proof(written, {}, good, 0).wrong == {}
-    assert set(Proof(written, {}, {}, 0).wrong) == PLANTED
+    assert AuditProof(written, {}, good, 0).wrong == {}
+    assert set(AuditProof(written, {}, {}, 0).wrong) == PLANTED
     missed = Score(planted=1, missed=[("lost", "router")])
     invented = Score(planted=1, found=2, invented=[("late", "router")])
-    wrong = Proof(written, {}, {**good, "lost router": missed, "late router": invented}, 0).wrong
+    wrong = AuditProof(written, {}, {**good, "lost router": missed, "late router": invented}, 0).wrong
     assert wrong == {"lost router": missed.document(), "late router": invented.document()}
-    assert Proof(written, {}, good, 3).wrong == {"unseen": {"planted": 0, "found": 3}}
+    assert AuditProof(written, {}, good, 3).wrong == {"unseen": {"planted": 0, "found": 3}}

@@ -16,7 +16,7 @@ from lab.chaos.run import RunResult
 from lab.chaos.verdict import by_themselves, summary
 from lab.demo.summary import IRREGULAR
 from lab.oracle import Key, ServiceResult
-from lab.process import End
+from lab.process import ChildExit
 
 EXPECTED = 100
 ONE: Key = ("/homes/home-1/activity-service", "1")
@@ -111,10 +111,10 @@ def test_a_run_that_may_lose_must_be_right_in_all_else(
 
 def test_an_unexplained_end_fails_the_run(contract: Contract, tmp_path: Path) -> None:
     whole = outcome(contract, tmp_path)
-    crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
+    crashed = replace(whole, ended=[ChildExit("forwarder-home-1", 1, started=0.0, at=1.5)])
     assert wrong(crashed) == {"ended by themselves"}
     full = InjectedFault("disk-full", "home-1", 1.0, 2.0)
-    refused = End("forwarder-home-1", os.EX_IOERR, started=1.9, at=2.5)
+    refused = ChildExit("forwarder-home-1", os.EX_IOERR, started=1.9, at=2.5)
     assert not wrong(replace(whole, struck=[full], ended=[refused]))
     others = [
         replace(refused, started=2.1),

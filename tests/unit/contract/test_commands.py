@@ -11,7 +11,7 @@ import pytest
 
 from contract.acl import FORWARDER
 from contract.diagram import diagram
-from contract.diff import Change, diff
+from contract.diff import Difference, diff
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from lab.tools import tables
@@ -142,7 +142,7 @@ def test_a_diff_names_each_changed_field() -> None:
         f'~ {path}.schema_check: "none" -> "strict"',
     }
     assert {each.path for each in diff(new, old)} == {each.path for each in changes}
-    assert str(Change("a.b", "null", '{"x": 1}')) == '~ a.b: null -> {"x": 1}'
+    assert str(Difference("a.b", "null", '{"x": 1}')) == '~ a.b: null -> {"x": 1}'
 
 
 def test_diff_reads_both(tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:

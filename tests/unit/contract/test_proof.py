@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract import filter_search
-from contract.proof import Outcome, Proof, prove
+from contract.proof import Proof, ProofOutcome, prove
 from eventplane.contract import Contract
 from eventplane.device_reports import HEARTBEAT
 from eventplane.envelope import write_event
@@ -52,7 +52,7 @@ def sql(text: str) -> dict[str, Any]:
     ],
 )
 def test_every_alarm_has_a_reader(changes: dict[str, Any]) -> None:
-    assert {each.outcome for each in proofs(changes)} == {Outcome.PROVEN}
+    assert {each.outcome for each in proofs(changes)} == {ProofOutcome.PROVEN}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_every_alarm_has_a_reader(changes: dict[str, Any]) -> None:
 )
 def test_an_event_without_a_reader(changes: dict[str, Any], event: dict[str, Any]) -> None:
     (proof,) = proofs(changes)
-    assert (proof.outcome, bool(proof.reason)) == (Outcome.COUNTER_EXAMPLE, True)
+    assert (proof.outcome, bool(proof.reason)) == (ProofOutcome.COUNTER_EXAMPLE, True)
     assert proof.event is not None
     assert proof.event["type"] == RING
     assert proof.event.items() >= event.items()
@@ -93,7 +93,7 @@ def test_an_event_without_a_reader(changes: dict[str, Any], event: dict[str, Any
 
 def test_of_a_family_one_type_may_miss() -> None:
     (ring, family) = proofs({**FAMILY, **desk({"not": {"suffix": {"type": ".fall"}}})})
-    assert (ring.outcome, family.outcome) == (Outcome.PROVEN, Outcome.COUNTER_EXAMPLE)
+    assert (ring.outcome, family.outcome) == (ProofOutcome.PROVEN, ProofOutcome.COUNTER_EXAMPLE)
     assert str((family.event or {})["type"]) == "org.example.fall"
 
 
@@ -135,7 +135,7 @@ def test_one_type_of_a_family_is_lost(image: dict[str, Any], changes: dict[str, 
     ],
 )
 def test_families_and_urgent_outboxes(changes: dict[str, Any]) -> None:
-    assert [each.outcome for each in proofs(changes)] == [Outcome.PROVEN] * 2
+    assert [each.outcome for each in proofs(changes)] == [ProofOutcome.PROVEN] * 2
 
 
 def test_another_kind_of_that_name_is_refused() -> None:
@@ -157,7 +157,7 @@ def test_another_kind_of_that_name_is_refused() -> None:
 )
 def test_undecided_says_why(filter: str) -> None:
     (proof,) = proofs(sql(filter))
-    assert proof.outcome is Outcome.UNDECIDED
+    assert proof.outcome is ProofOutcome.UNDECIDED
     assert proof.reason
 
 
@@ -165,7 +165,7 @@ def test_undecided_says_why(filter: str) -> None:
 def test_too_much_work_is_undecided(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filter_search, limit, 3)
     (proof,) = proofs(sql("(NOT EXISTS subject) OR subject LIKE '%a%b%' OR NOT (subject LIKE '%a%b%')"))
-    assert proof.outcome is Outcome.UNDECIDED
+    assert proof.outcome is ProofOutcome.UNDECIDED
     assert "more than 3" in proof.reason
 
 
@@ -173,8 +173,8 @@ def test_an_image_that_keeps_alarms_at_home() -> None:
     image = small({**BELL, "routes/up": None})
     found = proofs({}, image)
     assert [(each.image == image.version, each.outcome) for each in found] == [
-        (False, Outcome.PROVEN),
-        (True, Outcome.COUNTER_EXAMPLE),
+        (False, ProofOutcome.PROVEN),
+        (True, ProofOutcome.COUNTER_EXAMPLE),
     ]
 
 
@@ -184,7 +184,7 @@ def test_the_cloud_refuses_what_an_image_sends() -> None:
     found = proofs({"participants/bell/sends": [], "participants/shop": shop}, image)
     assert found[0].reason == "the cloud refuses it: bell may not send it"
     # What the shop sends itself meets the cloud's routes alone.
-    assert [(each.sender, each.outcome) for each in found[1:]] == [("shop", Outcome.PROVEN)]
+    assert [(each.sender, each.outcome) for each in found[1:]] == [("shop", ProofOutcome.PROVEN)]
 
 
 def test_the_shipped_contract_is_proven(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from edge.health_status import Backlog, LinkState, Status
+from edge.health_status import Backlog, DeviceStatus, LinkState
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
 
-WELL = Status(
+WELL = DeviceStatus(
     thing="home-1",
     contract_version="c0ffee",
     uptime_s=100.0,
@@ -15,7 +15,9 @@ WELL = Status(
 )
 
 
-def with_link(status: Status, name: LinkName, up: bool = True, for_s: float = 1_000.0, **more: Any) -> Status:
+def with_link(
+    status: DeviceStatus, name: LinkName, up: bool = True, for_s: float = 1_000.0, **more: Any
+) -> DeviceStatus:
     return status._replace(links={**status.links, name: LinkState(name, up, for_s, 1, **more)})
 
 

@@ -9,7 +9,7 @@ import pytest
 from edge.command_line import EX_WRONG_COMMAND_LINE, main
 from edge.commands import USAGE
 from edge.daemon import _warn_of_limits
-from edge.errors import SettingsError, SpoolError
+from edge.errors import DeviceSettingsError, SpoolError
 from edge.parts import PROGRAM, PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
@@ -207,7 +207,7 @@ def test_a_setting_needs_its_part(tmp_path: Path, table: str, settings: dict[str
     file.write_text(SETTINGS)
     assert load_settings(file, {}).thing == "home-1"
     file.write_text(SETTINGS + table)
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(DeviceSettingsError) as refused:
         load_settings(file, {})
     found = {each.setting: each.problem for each in refused.value.problems if "leaves out" in each.problem}
     assert found.keys() == settings.keys()

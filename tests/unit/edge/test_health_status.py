@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.health_status import Backlog, Progress, Status, Watchdog, judge, overall, summary, to_json
+from edge.health_status import Backlog, DeviceStatus, Progress, Watchdog, judge, overall, summary, to_json
 from edge.settings import HealthSettings
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
@@ -14,7 +14,7 @@ LIMITS = HealthSettings(urgent_age_s=60.0, normal_age_s=900.0)
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
 
 
-def judged(status: Status, stuck: str | None = None) -> str:
+def judged(status: DeviceStatus, stuck: str | None = None) -> str:
     """The health and the names of what is wrong."""
     findings = judge(status, LIMITS, stuck)
     assert all(each.problem and each.remedy for each in findings)
@@ -22,15 +22,15 @@ def judged(status: Status, stuck: str | None = None) -> str:
     return f"{overall(findings)}: {names}" if names else str(overall(findings))
 
 
-def late(*backlog: Backlog) -> Status:
+def late(*backlog: Backlog) -> DeviceStatus:
     return WELL._replace(backlog=backlog)
 
 
-def flooded(since_s: float | None) -> Status:
+def flooded(since_s: float | None) -> DeviceStatus:
     return with_link(WELL, LOCAL, dropped=7, since_drop_s=since_s)
 
 
-def certified(days: float | None) -> Status:
+def certified(days: float | None) -> DeviceStatus:
     return WELL._replace(certificate_left_s=None if days is None else days * 86_400.0)
 
 
@@ -84,7 +84,7 @@ STATUSES = {
 
 @pytest.mark.source("P15")
 @pytest.mark.parametrize(("status", "judgement"), STATUSES.values(), ids=STATUSES)
-def test_a_status_is_judged(status: Status, judgement: str) -> None:
+def test_a_status_is_judged(status: DeviceStatus, judgement: str) -> None:
     assert judged(status) == judgement
 
 
@@ -101,7 +101,7 @@ def test_a_stuck_uplink_is_failing_and_the_gravest_problem_comes_first() -> None
         (WELL._replace(disk_failure="read-only file system"), "read-only file system"),
     ],
 )
-def test_a_problem_names_its_cause(status: Status, words: str) -> None:
+def test_a_problem_names_its_cause(status: DeviceStatus, words: str) -> None:
     (finding,) = judge(status, LIMITS)
     assert words in finding.problem
     assert words in summary(status, [finding])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edge.health_status import Health, HealthFinding, Status
+from edge.health_status import DeviceStatus, Health, HealthFinding
 from edge.housekeeping import StatusReader
 from edge.metrics import METRICS, Metric, Reading, heartbeat, read_all, render
 from edge.spool.store import Spool
@@ -55,7 +55,7 @@ def reader(device: Device, monkeypatch: pytest.MonkeyPatch) -> StatusReader:
     return reader
 
 
-def page(reader: StatusReader, status: Status) -> list[str]:
+def page(reader: StatusReader, status: DeviceStatus) -> list[str]:
     return render(read_all(Reading(status, FINDINGS, reader.forwarder))).splitlines()
 
 

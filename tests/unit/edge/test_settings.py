@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import DeviceSettingsError, SettingProblem
 from edge.settings import OPTIONAL, TABLES, ProvisioningSettings, Settings, load_settings
 from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.values import Range
@@ -101,7 +101,7 @@ def problems(
     directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None
 ) -> list[SettingProblem]:
     """What is wrong with `values`, which must be something."""
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(DeviceSettingsError) as caught:
         load(directory, values, environment)
     return list(caught.value.problems)
 
@@ -223,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     file = tmp_path / "edge.toml"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(SettingsError, match=problem):
+    with pytest.raises(DeviceSettingsError, match=problem):
         load_settings(file, {})
 
 

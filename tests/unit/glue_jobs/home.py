@@ -27,7 +27,7 @@ from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 from eventplane.report_reader import RULES
-from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners_of, readers_of
+from glue_jobs.delivery_audit.claims import HourRow, SenderEvents, judged_with, owners_of, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, judge_device
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
@@ -293,7 +293,7 @@ def judged_together(
     rows = [hour for home in homes for hour in home.gathered().hours]
     strays = [each for home in homes for each in home.not_in_tap]
     owners = owners_of(
-        Sender(
+        SenderEvents(
             each.client_id,
             each.epoch,
             any(report[3] == forwarder_source(each.client_id) for report in each.reports),

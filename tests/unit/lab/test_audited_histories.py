@@ -13,7 +13,7 @@ from lab.histories.history import History
 from lab.histories.iot_core import IotCore
 from lab.histories.oracles import audited, judged
 from lab.histories.queues import Queues
-from lab.histories.story import ALARMS, Decision, Story
+from lab.histories.story import ALARMS, Story, StoryStep
 
 pytestmark = pytest.mark.long
 
@@ -21,8 +21,8 @@ READING, ALARM = "org.eventplane.health.reading.v1", "org.eventplane.alarm.clini
 CONTRACT = load_contract()
 
 
-def told(*decisions: Decision) -> History:
-    said = Decision(5.0, "say", "home-1", text=READING), Decision(6.0, "say", "home-1", text=ALARM)
+def told(*decisions: StoryStep) -> History:
+    said = StoryStep(5.0, "say", "home-1", text=READING), StoryStep(6.0, "say", "home-1", text=ALARM)
     return History(Story(1, 0, (*said, *decisions)), CONTRACT).run()
 
 
@@ -37,22 +37,24 @@ def without_urgent() -> Callable[[IotCore, str, str], None]:
     return writes
 
 
-@pytest.mark.parametrize("before", [(), (Decision(0.0, "few-receives", "urgent", 2),)], ids=["", "redriven"])
+@pytest.mark.parametrize("before", [(), (StoryStep(0.0, "few-receives", "urgent", 2),)], ids=["", "redriven"])
 @pytest.mark.parametrize(
     ("begins", "ends"),
     [
-        (Decision(8.0, "publish", text=f"{ALARMS}"), Decision(190.0, "publish")),
-        (Decision(8.0, "publish", text=f"{ALARMS}"), Decision(190.0, "publish", text=f"{ALARMS}clinical")),
+        (StoryStep(8.0, "publish", text=f"{ALARMS}"), StoryStep(190.0, "publish")),
+        (StoryStep(8.0, "publish", text=f"{ALARMS}"), StoryStep(190.0, "publish", text=f"{ALARMS}clinical")),
         (
-            Decision(8.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
-            Decision(190.0, "delete", "care-analytics", text="first"),
+            StoryStep(8.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
+            StoryStep(190.0, "delete", "care-analytics", text="first"),
         ),
     ],
     ids=["withdrawn", "replaced", "unsubscribed"],
 )
-def test_a_route_that_left_owes_none(before: tuple[Decision, ...], begins: Decision, ends: Decision) -> None:
-    alarms = [Decision(188.0 + at / 4, "say", "home-1", text=f"{ALARMS}keyword.v1") for at in range(16)]
-    history = told(*before, begins, Decision(187.0, "part", "sqs", 60.0), ends, *alarms)
+def test_a_route_that_left_owes_none(
+    before: tuple[StoryStep, ...], begins: StoryStep, ends: StoryStep
+) -> None:
+    alarms = [StoryStep(188.0 + at / 4, "say", "home-1", text=f"{ALARMS}keyword.v1") for at in range(16)]
+    history = told(*before, begins, StoryStep(187.0, "part", "sqs", 60.0), ends, *alarms)
     # Some were retried by another contract than at first.
     decided = Counter(
         key
@@ -72,14 +74,14 @@ def test_a_route_that_left_owes_none(before: tuple[Decision, ...], begins: Decis
             {("dead_lettered", "router"): 1},
         ),
         ((IotCore, "_rule_writes", without_urgent()), (), {("lost", "router"): 3}),
-        ((), (Decision(5.5, "lose-puback", "home-1", 1),), {("duplicate", "device_cloud"): 1}),
+        ((), (StoryStep(5.5, "lose-puback", "home-1", 1),), {("duplicate", "device_cloud"): 1}),
     ],
     ids=["delivered", "dead letter", "lost at the router", "sent again"],
 )
 def test_the_audit_says_what_the_simulator_knows(
     monkeypatch: pytest.MonkeyPatch,
     patched: tuple[Any, ...],
-    decisions: tuple[Decision, ...],
+    decisions: tuple[StoryStep, ...],
     kinds: dict[Any, int],
 ) -> None:
     if patched:
@@ -90,8 +92,8 @@ def test_the_audit_says_what_the_simulator_knows(
 
 
 def test_a_locked_out_device_accuses_nobody() -> None:
-    drill = Decision(0.0, "drill", "desired", text="lose-answer")
-    history = told(drill, Decision(166.46, "key", "home-1", text="is lost"))
+    drill = StoryStep(0.0, "drill", "desired", text="lose-answer")
+    history = told(drill, StoryStep(166.46, "key", "home-1", text="is lost"))
     assert history.spooled["home-1"]
     assert list(audited.judged(history)) == []
 

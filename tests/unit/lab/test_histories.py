@@ -16,7 +16,7 @@ from lab.histories.engine import Fiber
 from lab.histories.history import History
 from lab.histories.oracles import OracleFinding, judged, posted
 from lab.histories.search import Told, minimized, story_of, told
-from lab.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
+from lab.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Story, StoryStep
 from lambdas.router.active_contract import ActiveContract
 from parts.fleet import service
 from parts.fleet.rotation import CertificateRotation
@@ -31,16 +31,16 @@ pytestmark = pytest.mark.long
 KEYWORD, MOTION = f"{ALARMS}keyword.v1", "org.eventplane.activity.motion.v1"
 
 
-def story(*decisions: Decision, order: int = 0, is_ordered: bool = False) -> Story:
+def story(*decisions: StoryStep, order: int = 0, is_ordered: bool = False) -> Story:
     return Story(1, order, decisions, is_ordered)
 
 
-def deeds(*those: tuple[float, str, str]) -> tuple[Decision, ...]:
-    return tuple(Decision(at_s, what, "home-1", text=text) for at_s, what, text in those)
+def deeds(*those: tuple[float, str, str]) -> tuple[StoryStep, ...]:
+    return tuple(StoryStep(at_s, what, "home-1", text=text) for at_s, what, text in those)
 
 
-def say(at_s: float, kind: str = KEYWORD) -> Decision:
-    return Decision(at_s, "say", "home-1", text=kind)
+def say(at_s: float, kind: str = KEYWORD) -> StoryStep:
+    return StoryStep(at_s, "say", "home-1", text=kind)
 
 
 THEFT: Final = story(
@@ -73,59 +73,59 @@ KEPT: Final = story(
     )
 )
 PROOF: Final = story(
-    Decision(18.0, "lose-answer", "home-1 proof", 4),
+    StoryStep(18.0, "lose-answer", "home-1 proof", 4),
     *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")),
     order=14,
 )
 TO_ENDPOINT: Final = f"first {ENDPOINTS[0]} {ALARMS}"
 SUBSCRIBED: Final = story(
-    Decision(1.0, "put", "carers", text=TO_ENDPOINT),
-    Decision(2.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
-    Decision(3.0, "lose-answer", "family-app-administrator", 1),
-    Decision(3.0, "post", "family-app", text=TO_ENDPOINT),
-    Decision(50.0, "endpoint", ENDPOINTS[0], 60, "429 30"),
+    StoryStep(1.0, "put", "carers", text=TO_ENDPOINT),
+    StoryStep(2.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
+    StoryStep(3.0, "lose-answer", "family-app-administrator", 1),
+    StoryStep(3.0, "post", "family-app", text=TO_ENDPOINT),
+    StoryStep(50.0, "endpoint", ENDPOINTS[0], 60, "429 30"),
     *(say(55.0), say(59.0)),
-    Decision(120.0, "endpoint", ENDPOINTS[0], 20, "400"),
+    StoryStep(120.0, "endpoint", ENDPOINTS[0], 20, "400"),
     say(125.0),
-    Decision(150.0, "redrive"),
-    Decision(160.0, "replay", "alarm-centre", 300),
-    Decision(170.0, "endpoint", ENDPOINTS[0], 20, "410"),
+    StoryStep(150.0, "redrive"),
+    StoryStep(160.0, "replay", "alarm-centre", 300),
+    StoryStep(170.0, "endpoint", ENDPOINTS[0], 20, "410"),
     say(175.0),
-    Decision(200.0, "publish", text=ALARMS),
+    StoryStep(200.0, "publish", text=ALARMS),
     say(260.0),
 )
 ORDERED: Final = story(
-    Decision(19.0, "dependency-down", WATCH, 3.5),
-    *(Decision(20.0 + at, "round", WATCH, 1) for at in range(4)),
+    StoryStep(19.0, "dependency-down", WATCH, 3.5),
+    *(StoryStep(20.0 + at, "round", WATCH, 1) for at in range(4)),
     is_ordered=True,
 )
-STALLED: Final = story(Decision(10.0, "stall", "home-1", 300.0), say(20.0), say(50.5))
+STALLED: Final = story(StoryStep(10.0, "stall", "home-1", 300.0), say(20.0), say(50.5))
 
 # In these a plane that was right had findings, or one that was wrong: of seeds 479, 367, 149 and 767.
 KILLED: Final = story(
-    Decision(10.0, "takeover", "home-1"),
-    Decision(11.0, "stall", "home-1", 300.0),
+    StoryStep(10.0, "takeover", "home-1"),
+    StoryStep(11.0, "stall", "home-1", 300.0),
     say(20.0),
-    Decision(21.0, "takeover", "home-1"),
+    StoryStep(21.0, "takeover", "home-1"),
     say(22.0),
 )
 BROKEN: Final = story(
-    Decision(30.0, "cut", "home-1", 200.0),
+    StoryStep(30.0, "cut", "home-1", 200.0),
     say(37.0),
-    Decision(60.0, "disk-broken", "home-1", 150.0),
+    StoryStep(60.0, "disk-broken", "home-1", 150.0),
     *(say(61.0, MOTION), say(64.0, MOTION)),
 )
 FLAPPING: Final = story(
-    Decision(0.0, "drill", "timers", text="slow"),
-    Decision(0.0, "no-reconciler", "presence-reconciler"),
+    StoryStep(0.0, "drill", "timers", text="slow"),
+    StoryStep(0.0, "no-reconciler", "presence-reconciler"),
     order=21,
 )
 
 
 PAUSED: Final = story(
-    Decision(1.0, "put", "family-app", text=TO_ENDPOINT),
-    Decision(40.0, "endpoint", ENDPOINTS[0], 60.0, "429 30"),
-    Decision(45.0, "throttle", "put_item", 5.0),
+    StoryStep(1.0, "put", "family-app", text=TO_ENDPOINT),
+    StoryStep(40.0, "endpoint", ENDPOINTS[0], 60.0, "429 30"),
+    StoryStep(45.0, "throttle", "put_item", 5.0),
     *(say(47.0), say(60.0), say(60.02)),
 )
 
@@ -147,7 +147,7 @@ def test_a_history_leaves_no_task_in_memory() -> None:
 
 
 def test_an_hours_outage_makes_no_dead_letter() -> None:
-    outages = [Decision(10.0, "dependency-down", each, DOWN_S) for each in READERS]
+    outages = [StoryStep(10.0, "dependency-down", each, DOWN_S) for each in READERS]
     said = [say(12.0 + at / 10, kind) for at, kind in zip(range(10), cycle(sorted(SENDERS)), strict=False)]
     history = History(story(*outages, *said), shipped_contract()).run()
     assert judged(history) == []

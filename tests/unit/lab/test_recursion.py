@@ -16,7 +16,7 @@ from eventplane_aws.rules import LAMBDA_CHAIN
 from lab.histories.cloud import PLANE, CloudModel
 from lab.histories.engine import Engine
 from lab.histories.function import FunctionModel
-from lab.histories.wires import Weather
+from lab.histories.wires import CurrentFaults
 from lab.histories.wiring import Wiring
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
@@ -42,7 +42,7 @@ def test_a_fleet_of_10000_is_reached(engine: Engine) -> None:
     document, things = contract_document(shipped_contract()), [f"home-{each}" for each in range(10_000)]
     document["participants"]["carers"]["may_address"] = "everyone"
     contract = compile_contract(document, "test")
-    cloud = CloudModel(engine, contract, Weather(engine, Random(0)), things)
+    cloud = CloudModel(engine, contract, CurrentFaults(engine, Random(0)), things)
     fleet = Records(cloud.tables("test"), "fleet", REGISTRY)
     for each in (things[at] for at in range(777, 10_000, 1_000)):
         known = fleet.read(each)
@@ -77,7 +77,7 @@ def test_a_shared_router_ends_no_talk(engine: Engine, may_recur: bool) -> None:
         document["event_types"][type] = {"description": "d"}
         document["routes"][f"to-{each}"] = {"filter": {"exact": {"type": type}}, "to": f"{each}.inbox"}
     contract = compile_contract(document, "test")
-    cloud = CloudModel(engine, contract, Weather(engine, Random(0)), [])
+    cloud = CloudModel(engine, contract, CurrentFaults(engine, Random(0)), [])
     wiring, turns = Wiring(cloud), []
 
     def say(number: int) -> None:

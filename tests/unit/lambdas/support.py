@@ -29,7 +29,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import Engine, build_engine
+from lambdas.router.engine import RoutingEngine, build_engine
 from lambdas.router.service import RouterService
 from parts.tracing.recorder import OtlpRecorder
 from parts.webhooks.endpoint_state import ENDPOINT
@@ -218,7 +218,7 @@ class Cloud:
         archive = Archiver(s3 or self.s3, BUCKET, urandom)
         return Ledger(sender=SqsSender(sqs or self.sqs), queue_url=self.ledger, archive=archive)
 
-    def engine(self, contract: Contract | None = None, source: str = "device.outbox") -> Engine:
+    def engine(self, contract: Contract | None = None, source: str = "device.outbox") -> RoutingEngine:
         """The engine of the router that `source` feeds."""
         return build_engine(contract or self.contract, [source], self.queues, cpu_time=system.cpu_time)
 
@@ -335,7 +335,7 @@ class Cloud:
         *,
         source: str = "device.outbox",
         delivers: bool = True,
-    ) -> ActiveContract[Engine]:
+    ) -> ActiveContract[RoutingEngine]:
         """The contract in force of a function that has just started, and which reads through `dynamodb`.
 
         A router `delivers` events by it.
@@ -353,7 +353,7 @@ class Cloud:
         )
 
 
-def seen(in_force: ActiveContract[Engine]) -> Contract:
+def seen(in_force: ActiveContract[RoutingEngine]) -> Contract:
     """The contract in force, which is known."""
     engine = in_force.engine()
     assert in_force.is_seen
@@ -361,7 +361,7 @@ def seen(in_force: ActiveContract[Engine]) -> Contract:
     return engine.contract
 
 
-def unseen(in_force: ActiveContract[Engine]) -> Contract:
+def unseen(in_force: ActiveContract[RoutingEngine]) -> Contract:
     """The contract that is known while the one in force is not."""
     engine = in_force.engine()
     assert not in_force.is_seen

@@ -19,7 +19,7 @@ from eventplane.interest.table import ANNOUNCEMENT, InterestTable, LeasedAnnounc
 from eventplane.records import Records
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.router.active_contract import RETRY_MS, ActiveContract, Unseen
-from lambdas.router.engine import Engine
+from lambdas.router.engine import RoutingEngine
 from lambdas.router.service import LIMITS
 from tests.fakes.faults import FailingClient
 from tests.small_contract import with_changes
@@ -36,7 +36,7 @@ from tests.unit.lambdas.support import (
 
 NEWS = "org.eventplane.alarm.news.v1"
 NEWS_ROUTE = "family-app-subscribes-news"
-InForce = ActiveContract[Engine]
+InForce = ActiveContract[RoutingEngine]
 
 
 @pytest.fixture

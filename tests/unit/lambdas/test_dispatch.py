@@ -20,7 +20,7 @@ from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
 from lambdas.common import system
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
+from lambdas.common.sender import TAKEN, Acceptance, Answer, OutgoingMessage
 from lambdas.router import service
 from lambdas.router.dispatch import THREADS, Dispatch
 from lambdas.router.engine import build_engine
@@ -53,13 +53,13 @@ class Recorder:
         poison: str = "\0",
         acceptance: Acceptance = Acceptance.NEVER,
     ) -> None:
-        self.calls: list[tuple[str, list[Message]]] = []
+        self.calls: list[tuple[str, list[OutgoingMessage]]] = []
         self._before = before
         self._poison = poison
         self._acceptance = acceptance
         self._lock = threading.Lock()
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         self._before(url)
         with self._lock:
             self.calls.append((url, list(batch)))

@@ -20,7 +20,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.router import dispatch, filter_time
 from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
 from lambdas.router.dispatch import DeliveryMemory
-from lambdas.router.engine import Engine, UnknownSourceError, UnsupportedDestinationError
+from lambdas.router.engine import RoutingEngine, UnknownSourceError, UnsupportedDestinationError
 from lambdas.router.planner import Planner
 from lambdas.router.service import LIMITS, RouterService, TimeLimits
 from tests.fakes.faults import FailingClient, RefusingSqs
@@ -333,11 +333,11 @@ class TestTablesThatHang:
         tables.released.set()
 
     @pytest.fixture
-    def in_force(self, cloud: Cloud, tables: Hanging) -> ActiveContract[Engine]:
+    def in_force(self, cloud: Cloud, tables: Hanging) -> ActiveContract[RoutingEngine]:
         return cloud.in_force(tables)
 
     def test_the_known_contract(
-        self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
+        self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[RoutingEngine]
     ) -> None:
         cloud.publish(with_route(cloud.contract, "new", "carers.inbox", ALARM))
         look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=0.01)
@@ -350,21 +350,23 @@ class TestTablesThatHang:
         assert again(router, SENT, attempt=2) == frozenset()
         assert cloud.copies() == {CARE: 1, "carers.inbox": 1}
 
-    def test_events_wait_once_for_a_look_at_the_tables(self, in_force: ActiveContract[Engine]) -> None:
+    def test_events_wait_once_for_a_look_at_the_tables(self, in_force: ActiveContract[RoutingEngine]) -> None:
         threads = Mock(ended=Mock(return_value=[]))
         now = iter(range(100))
         look = BoundedLook(in_force, threads, lambda: float(next(now)), patience_s=2.0)
         assert all(isinstance(look.engine(), Unseen) for _ in range(3))
         assert [waited_s for (_, waited_s), _ in threads.ended.call_args_list] == [1.0, 0.0, 0.0]
 
-    def test_it_keeps_the_seen(self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]) -> None:
+    def test_it_keeps_the_seen(
+        self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[RoutingEngine]
+    ) -> None:
         tables.released.set()
         look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=20)
-        assert isinstance(look.engine(), Engine)
+        assert isinstance(look.engine(), RoutingEngine)
         tables.released.clear()
         look.patience_s = 0.0
         cloud.clock.now_ms += INTERVAL_MS
-        assert isinstance(look.engine(), Engine)
+        assert isinstance(look.engine(), RoutingEngine)
         # It does so until subscriptions may be in force that it does not know.
         cloud.clock.advance(IN_FORCE_S)
         assert isinstance(look.engine(), Unseen)

@@ -8,7 +8,7 @@ import pytest
 
 from eventplane.names import SENDERS
 from eventplane.sqs_binding import to_message
-from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
+from lambdas.common.sender import TAKEN, Acceptance, Answer, OutgoingMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.senders import NoSenderError, Senders, SeveralSendersError
 from tests.packages import install
@@ -49,7 +49,7 @@ class Broken:
     def __init__(self, answers: Sequence[Answer] | None) -> None:
         self._answers = answers
 
-    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+    def send(self, url: str, batch: Sequence[OutgoingMessage]) -> list[Answer]:
         if self._answers is None:
             raise TimeoutError("no pigeon came back")
         return list(self._answers)

@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.contract import Downlink
 from eventplane.downlink import table as keys
-from eventplane.downlink.desired import Desired, Message, Phase
+from eventplane.downlink.desired import Desired, KeyedEvent, Phase
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from tests.dynamodb import records
@@ -21,9 +21,9 @@ TABLE = resource_name(ENVIRONMENT, keys.TABLE)
 RESET_MS = 1_767_225_600_000
 
 
-def message(version: int, *, is_deleted: bool = False) -> Message:
+def message(version: int, *, is_deleted: bool = False) -> KeyedEvent:
     text = dict.fromkeys(("uid", "sender", "source"), "s")
-    return Message(**text, version=version, is_deleted=is_deleted, id=f"{version}", text="{}")
+    return KeyedEvent(**text, version=version, is_deleted=is_deleted, id=f"{version}", text="{}")
 
 
 def state(thing: str, key: str, version: int, **more: Any) -> Desired:

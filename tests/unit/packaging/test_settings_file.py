@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from edge.errors import SettingsError
+from edge.errors import DeviceSettingsError
 from edge.settings import TABLES, Settings, load_settings
 from lab.tools.device_image import PACKAGING, ROOT
 from lab.tools.settings_file import PACKAGED
@@ -84,14 +84,14 @@ def test_an_editor_marks_what_the_forwarder_refuses(tmp_path: Path, line: str) -
     file = tmp_path / "forwarder.toml"
     file.write_text(line)
     assert list(SCHEMA.iter_errors(tomllib.loads(line))) != []
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(DeviceSettingsError) as caught:
         load_settings(file, {})
     named = [each for each in caught.value.problems if "missing" not in each.problem]
     assert len(named) == 1
 
 
 def test_a_device_starts_only_when_somebody_has_completed_it() -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(DeviceSettingsError) as caught:
         load_settings(FILE, {})
     assert {each.setting for each in caught.value.problems} == {"thing", "cloud.host", "cloud.rule"}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
-from eventplane.downlink.desired import Deletion, Desired, Identity, Message, Phase
+from eventplane.downlink.desired import Deletion, Desired, Identity, KeyedEvent, Phase
 from eventplane.downlink.device import AcknowledgementError, from_data, rejected, stored, to_data
 from eventplane.downlink.table import DESIRED, INDEX_KEY
 from eventplane.downlink.wire import DownlinkError, received
@@ -22,7 +22,7 @@ keys = st.builds("{}/{}/{}".format, parts, parts, parts)
 texts = st.text(max_size=4)
 numbers = st.integers(0, 10**18 - 1)
 messages = st.builds(
-    Message,
+    KeyedEvent,
     uid=texts,
     version=numbers,
     is_deleted=st.booleans(),

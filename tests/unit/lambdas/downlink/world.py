@@ -19,7 +19,7 @@ from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.function_settings import DownlinkSettings
+from eventplane.function_settings import DownlinkFunctionSettings
 from eventplane.records import Records
 from eventplane.topics import device_topic
 from eventplane_aws.tables import DynamoDbTables
@@ -28,7 +28,7 @@ from lambdas.downlink import parts
 from lambdas.downlink.answers import AckReader
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
-from lambdas.downlink.parts import Parts
+from lambdas.downlink.parts import DownlinkParts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
 from parts.fleet.lifecycle import decommissioned, grouped, made
 from tests.dynamodb import create_desired_table, records
@@ -67,7 +67,7 @@ class World:
         self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
         self._numbers = 0
         aws.others["iot-data"] = ScriptedClient("iot-data", self)
-        settings = DownlinkSettings(
+        settings = DownlinkFunctionSettings(
             desired_table=DESIRED,
             presence_table=PRESENCE,
             fleet_table=FLEET,
@@ -82,7 +82,7 @@ class World:
         monkeypatch.setattr(aws.sqs, "send_message", self._noting(aws.sqs.send_message))
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> DownlinkParts:
         """The parts by the contract of the moment."""
         return parts.wired()
 
