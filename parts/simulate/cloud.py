@@ -126,7 +126,8 @@ class CloudRecord:
 
     inboxes: dict[str, InboxRecord] = field(default_factory=dict)
     refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    urgent_refused: int = 0
+    urgent_lost: int = 0
+    """Urgent events of services that were refused, or led nowhere and not to an inbox at home either."""
 
 
 class CloudStage:
@@ -169,12 +170,14 @@ class CloudStage:
         self, inboxes: defaultdict[str, list[InboxEvent]], at_s: float, home: int, row: int, decided: Decided
     ) -> None:
         record, homes = self.record, self._homes[home]
-        is_urgent = decided.priority is Priority.URGENT
+        is_own = decided.outbox == self._contract.device.outbox.address
+        is_alarm = decided.priority is Priority.URGENT and not is_own
         if decided.refused is not None:
             record.refused[decided.outbox, Outcome.DEAD_LETTERED, decided.refused] += 1
-            record.urgent_refused += is_urgent
+            record.urgent_lost += is_alarm
         elif not decided.inboxes:
             record.refused[decided.outbox, Outcome.UNROUTED, "no_route"] += 1
+            record.urgent_lost += is_alarm and not decided.is_at_home
         for name, lifetime_ms in decided.inboxes:
             inbox = record.inboxes.setdefault(name, InboxRecord())
             inbox.due += 1

@@ -8,7 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from eventplane.values import MAX_TIME_MS, whole_number
 from operations.command import DONE, FAILED, ChoiceError, contract_of, count, day, positive, present, say
+from operations.command_line import WRONG_WORDS
 
 if TYPE_CHECKING:
     from parts.simulate.one_home import Simulation
@@ -56,6 +58,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--learn", metavar="ARCHIVE", help="learn the traffic from a folder or s3://BUCKET")
     parser.add_argument("--date", type=day, metavar="DAY", help="the UTC day of the archive to learn from")
+    parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
+    parser.epilog = (
+        "Exit status: 0 no alarm is lost, 1 one is (--learn: a record is damaged), 2 wrong words, files or "
+        "archive."
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,7 +105,8 @@ def _learn(options: argparse.Namespace) -> int:
 
 def _of_day(line: bytes, wanted: date) -> dict[str, Any] | None:
     record = json.loads(line)
-    accepted = datetime.fromtimestamp(record["accepted_at_ms"] / 1_000, UTC).date()
+    accepted_ms = whole_number(record["accepted_at_ms"], MAX_TIME_MS)
+    accepted = datetime.fromtimestamp(accepted_ms / 1_000, UTC).date()
     return record if accepted == wanted and record["event"] else None
 
 

@@ -77,7 +77,8 @@ class Simulation:
 class Decided:
     """The decision of the cloud's routers: `inboxes` with the lifetime by channels, or why it is `refused`.
 
-    Milliseconds, None for ever. `outbox` is the channel that they were said over.
+    Milliseconds, None for ever. `outbox` is the channel that they were said over, `is_at_home` whether routes
+    of the device lead them to an inbox as well.
     """
 
     type: str
@@ -85,6 +86,7 @@ class Decided:
     priority: Priority
     inboxes: tuple[tuple[str, int | None], ...] = ()
     refused: str | None = None
+    is_at_home: bool = False
 
 
 @dataclass
@@ -356,7 +358,8 @@ class SimulatedHome(HomeModel):
         dead = (each.reason for each in ends if each.outcome is Outcome.DEAD_LETTERED)
         refused = ruling.refused or next(dead, None)
         inboxes = () if refused else tuple(dict.fromkeys((each.destination, each.expiry_ms) for each in ends))
-        return Decided(event.type, self._outbox(event), ruling.priority, inboxes, refused)
+        is_at_home = any(each.place is Place.DEVICE for each in ruling.ends)
+        return Decided(event.type, self._outbox(event), ruling.priority, inboxes, refused, is_at_home)
 
     def _payload_refusal(self, event: Envelope) -> Refusal | None:
         if event.type not in self._payloads:

@@ -224,7 +224,7 @@ def _alarms(homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[str, Any]:
             lost = due - handled - each.urgent[WAITING]
             row = {"channel": name, "due": due, "handled": handled, "lost": lost}
             inboxes.append({**row, **_quantiles(sorted(each.urgent_latencies))})
-    lost = cloud.urgent_refused + sum(each.alarms_lost for each in homes)
+    lost = cloud.urgent_lost + sum(each.alarms_lost for each in homes)
     lost += sum(each["lost"] for each in inboxes)
     return {"said": sum(each.alarms_said for each in homes), "lost": lost, "inboxes": inboxes}
 

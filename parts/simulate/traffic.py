@@ -118,8 +118,8 @@ def _sender(type: str, table: TomlTable, contract: Contract) -> str:
 
 def _senders(type: str, contract: Contract) -> list[str]:
     """Return the services of devices that may send it; the plane's own types belong to none."""
-    named = SendingRights(contract).declared_senders(type) if type not in PLANE_TYPES else ()
-    return sorted(each.name for each in named if each.kind is ParticipantKind.DEVICE_SERVICE)
+    may = SendingRights(contract).senders(type) if type not in PLANE_TYPES else ()
+    return sorted(each.name for each in may if each.kind is ParticipantKind.DEVICE_SERVICE)
 
 
 def learnt(records: Iterable[Mapping[str, Any]]) -> tuple[list[TrafficFlow], int]:

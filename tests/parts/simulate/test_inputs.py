@@ -16,6 +16,7 @@ from parts.simulate.toml_table import MOST_BYTES
 from parts.simulate.traffic import TrafficFlow, learnt, read_traffic, traffic_text
 from parts.simulate.weather import KINDS, Happening, installed, merged, read_weather
 from tests.plane import shipped_contract
+from tests.unit.contract.small import RING, small
 
 MOTION = "org.eventplane.activity.motion.v1"
 CONTRACT = shipped_contract()
@@ -50,6 +51,12 @@ def test_data_and_attributes_are_sent(tmp_path: Path) -> None:
     )
     event = traffic(tmp_path, table)[0].event("home-1", 7)
     assert (event.id, event.attributes["subject"], '"state":"moved"' in event.json) == ("e7", "/hall", True)
+
+
+def test_who_declares_nothing_may_send(tmp_path: Path) -> None:
+    file = tmp_path / "traffic.toml"
+    file.write_text(f'[types."{RING}"]\nper_hour = 1')
+    assert [each.sender for each in read_traffic(file, small())] == ["bell"]
 
 
 WRONG_TRAFFIC = {

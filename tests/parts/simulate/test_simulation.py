@@ -209,6 +209,18 @@ def test_what_the_contract_refuses_is_told() -> None:
     assert row(found, "activity-service.outbox")["lost"] == 0
 
 
+@pytest.mark.parametrize(("gone", "lost"), [("in the cloud", 0), ("everywhere", 2)])
+def test_an_alarm_without_a_route_is_lost(gone: str, lost: int) -> None:
+    contract = contract_document(SHIPPED)
+    for name in ("alarms-to-alarm-centre", "daily-life-to-family"):
+        contract["routes"][name]["filter"] = {"exact": {"type": "org.example.other"}}
+    if gone == "everywhere":
+        del contract["routes"]["alarms-to-call-service"]
+    _, found = tried(plan(contract=compile_contract(contract, "tried")))
+    assert found["alarms"]["lost"] == lost
+    assert row(found, "voice-service.outbox")["ended"][0]["reason"] == "no_route"
+
+
 def test_a_wrong_payload_is_told() -> None:
     reading = "org.eventplane.health.reading.v1"
     flow = TrafficFlow(reading, "health-service", (60.0,) * DAY_H, data={"value": "many"})
@@ -324,14 +336,15 @@ WRONG_WORDS = {
     ("--homes", "10001"): (2, "simulate up to 10000"),
     ("--spool", "5"): (2, "give 4194304"),
     ("--seed", "x"): (2, "--seed"),
-    ("--weather", "hail"): (1, "'hail'"),
-    ("--weather", "gone.toml"): (1, "gone.toml"),
-    ("--traffic", "gone.toml"): (1, "gone.toml"),
-    ("--output", "/dev/null/page.html"): (1, "/dev/null"),
-    ("--show", "hail"): (1, "'hail'"),
+    ("--weather", "hail"): (2, "'hail'"),
+    ("--weather", "gone.toml"): (2, "gone.toml"),
+    ("--traffic", "gone.toml"): (2, "gone.toml"),
+    ("--output", "/dev/null/page.html"): (2, "/dev/null"),
+    ("--show", "hail"): (2, "'hail'"),
     ("--learn", "archive"): (2, "--date DAY"),
-    ("--learn", "gone", "--date", "2026-03-01"): (1, "no archive at gone"),
-    ("--learn", ".", "--date", "2026-03-01"): (1, "no event"),
+    ("--learn", "gone", "--date", "2026-03-01"): (2, "no archive at gone"),
+    ("--learn", ".", "--date", "2026-03-01"): (2, "no event"),
+    ("--learn", ".", "--date", "9999-12-31"): (2, "is no day"),
 }
 
 
@@ -367,9 +380,11 @@ def test_traffic_is_learnt_by_a_command(run: Run, typed: tuple[str, ...], tmp_pa
         "refusal": None,
     }
     lines = [json.dumps(whole | record("home-1", hour)) for hour in (3, 30)]
+    far = json.dumps(whole | record("home-1", 3) | {"accepted_at_ms": 10**30})
+    (folder / "far.jsonl.gz").write_bytes(gzip.compress(far.encode()))
     (folder / "a.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     words = "--learn", "archive", "--date", "1970-01-01", "--traffic", "learnt.toml"
     status, out, err = run(*typed, *words)
-    assert (status, err) == (0, ""), err
+    assert (status, "far.jsonl.gz could not be read" in err) == (1, True), err
     assert out == "learnt.toml: 1 types of events of 1 homes\n"
     assert run(*typed, "--traffic", "learnt.toml")[0] == 0
