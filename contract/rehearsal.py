@@ -47,7 +47,7 @@ from eventplane.expiry import channel_expiry_ms, why_over
 from eventplane.filter_texts import to_document
 from eventplane.filters import All, Any, Filter, attribute_names
 from eventplane.guarantee import BY_CHANNEL, guarantee_of
-from eventplane.hops import hops_of, sent_on
+from eventplane.hops import ROUTER_HOPS, hops_of, sent_on
 from eventplane.interest import is_always_wanted, is_wanted
 from eventplane.interest.announcement import Announcement, with_interest
 from eventplane.limits import MAX_EVENT_BYTES
@@ -100,6 +100,7 @@ class Sent(NamedTuple):
     entered_by: str
     priority: str
     destination: str | None
+    route: str | None
     is_delivered: bool
     delay_ms: int
 
@@ -126,10 +127,10 @@ class Effect(StrEnum):
 
 
 class Change(NamedTuple):
-    """A change for events of `type` on their way `to` an inbox, `before` and `after`.
+    """A change for events of `type` on their way `to` a reader (`reader_of`), `before` and `after`.
 
     Of `REFUSED` and `ALLOWED`, `to` is the sender's outbox. It `is_alarm` where the events are urgent by one
-    of the contracts. `is_reader`: the inbox gets none of them any more, or got none before.
+    of the contracts. `is_reader`: the reader gets none of them any more, or got none before.
     """
 
     kind: Effect
@@ -139,6 +140,14 @@ class Change(NamedTuple):
     after: str
     is_alarm: bool
     is_reader: bool = False
+
+
+_POSTED: Final = f"{SUBSCRIBERS}.inbox"
+
+
+def reader_of(destination: str, route: str | None) -> str:
+    """Return who reads what a route leads to an inbox: behind the one of all webhooks, each is a reader."""
+    return f"{destination} ({route})" if destination == _POSTED and route else destination
 
 
 class End(NamedTuple):
@@ -153,6 +162,10 @@ class End(NamedTuple):
     guarantee: DeliveryGuarantee
     expiry_ms: int | None
     ordering: Ordering
+
+    @property
+    def reader(self) -> str:
+        return reader_of(self.destination, self.route)
 
 
 class EventEnds(NamedTuple):
@@ -369,7 +382,7 @@ class _Combination:
 
 @dataclass(slots=True)
 class _Way:
-    """A way of an event in the ledger into an inbox: by `filters`, which give it one of `answers`."""
+    """A way of an event in the ledger to a reader: by `filters`, which give it one of `answers`."""
 
     end: End
     answers: frozenset[bool]
@@ -377,7 +390,7 @@ class _Way:
 
 
 class _Ways(NamedTuple):
-    """The ways of an event in the ledger, by inbox; `refused` is why its sender may not send it."""
+    """The ways of an event in the ledger, by reader; `refused` is why its sender may not send it."""
 
     to: Mapping[str, _Way]
     refused: str | None
@@ -438,15 +451,16 @@ class Rehearsal:
             self._ways[key] = self._judge_ways(0, row), self._judge_ways(1, row)
         old, new = self._ways[key]
         example = Example(row.sender, row.source, row.id)
-        if row.is_delivered and row.destination is not None:
-            self._kept(row, old, new, row.destination, example)
+        came_to = None if row.destination is None else reader_of(row.destination, row.route)
+        if row.is_delivered and row.destination is not None and came_to is not None:
+            self._tally.delivered(row.destination, row.type, 1, self._kept(row, old, new, came_to, example))
         for to, way in new.to.items():
-            if to != row.destination and (to, example) not in self._gained and _may_gain(old, new, to):
+            if to != came_to and (to, example) not in self._gained and _may_gain(old, new, to):
                 self._gained.add((to, example))
                 is_new = to not in old.to or row.destination is None
                 if is_new and way.answers == _ALWAYS and row.type not in self._rechecked:
                     self._change(row, Effect.MORE, to, old.refused or _NO_ROUTE, way.end.route, example)
-                    self._tally.delivered(to, row.type, 0, 1)
+                    self._tally.delivered(way.end.destination, row.type, 0, 1)
                 else:
                     self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
 
@@ -484,6 +498,7 @@ class Rehearsal:
             and not tapped.is_refused
             and event.type not in self._rechecked
             and len(event.json) < _LARGE
+            and ROUTER_HOPS not in event.attributes
             and not self._is_over_at_home(tapped)
         )
 
@@ -543,21 +558,22 @@ class Rehearsal:
             is_open = route.interest is None or is_wanted_always
             whole = route.filter if is_open or route.interest is None else All((route.filter, route.interest))
             if True in (found := possible(whole, known)):
-                way = ways.setdefault(route.destination, _Way(judge.end(event, route, over), found, set()))
+                end = judge.end(event, route, over)
+                way = ways.setdefault(end.reader, _Way(end, found, set()))
                 way.answers = _ALWAYS if _ALWAYS in (way.answers, found) else found
                 way.filters.add(whole)
         is_allowed = judge.rights.may_send(sender, row.type)
         return _Ways(ways, None if is_allowed else Reason.SENDER_NOT_ALLOWED)
 
-    def _kept(self, row: Sent, old: _Ways, new: _Ways, to: str, example: Example) -> None:
+    def _kept(self, row: Sent, old: _Ways, new: _Ways, to: str, example: Example) -> bool:
+        """Judge a delivery that was made, and return whether it may come again."""
         before, after = old.to.get(to), new.to.get(to)
         is_over = after and after.end.expiry_ms is not None and row.delay_ms >= after.end.expiry_ms
         gone = new.refused or (_NO_ROUTE if after is None else BY_CHANNEL if is_over else None)
-        self._tally.delivered(to, row.type, 1, 0 if gone else 1)
         if gone or after is None:
             route = before.end.route if before else "delivered"
             self._change(row, Effect.FEWER, to, route, gone or _NO_ROUTE, example)
-            return
+            return False
         # By the same filters as before it comes again, whatever they ask.
         is_same = before is not None and before.filters <= after.filters
         if row.type in self._rechecked or not (is_same or after.answers == _ALWAYS):
@@ -565,6 +581,7 @@ class Rehearsal:
         elif before:
             for kind, was, becomes in _differences(before.end, after.end):
                 self._change(row, kind, to, was, becomes, example)
+        return True
 
     def _change(self, row: Sent, kind: Effect, to: str, before: str, after: str, example: Example) -> None:
         is_alarm, is_reader = row.priority == Priority.URGENT, kind in (Effect.FEWER, Effect.MORE)
@@ -597,11 +614,11 @@ def _changes(event_type: str, sender: Sender, old: EventEnds, new: EventEnds) ->
         kind = Effect.REFUSED if new.refused else Effect.ALLOWED
         of = f"{sender.service or 'device'}.outbox"
         yield Change(kind, of, event_type, old.refused or _ALLOWED, new.refused or _ALLOWED, is_alarm)
-    for type, to in dict.fromkeys((each.type, each.destination) for each in (*old.ends, *new.ends)):
+    for type, to in dict.fromkeys((each.type, each.reader) for each in (*old.ends, *new.ends)):
         is_own = type == event_type
         about = to, type
         before, after = (
-            [each for each in ruling.ends if (each.destination, each.type) == about] for ruling in (old, new)
+            [each for each in ruling.ends if (each.reader, each.type) == about] for ruling in (old, new)
         )
         came, comes = (
             [each for each in ends if each.outcome is Outcome.DELIVERED] for ends in (before, after)

@@ -207,7 +207,9 @@ def _number(*names: object) -> int:
 
 
 _TEXTS: Final = ("entered_by", "contract_version", "source", "id", "type", "priority", "outcome")
-_MAYBE_TEXTS: Final = ("destination", "reason", "client_id", "put_back_by", "dead_letter_reason", "basis")
+_MAYBE_TEXTS: Final = (
+    "destination", "route", "reason", "client_id", "put_back_by", "dead_letter_reason", "basis",
+)  # fmt: skip
 
 
 def _decision(line: bytes) -> dict[str, Any]:
@@ -216,6 +218,8 @@ def _decision(line: bytes) -> dict[str, Any]:
     is_text = all(isinstance(row[each], str) for each in (*_TEXTS, "sender"))
     if not is_text or not all(isinstance(row[each], str | None) for each in _MAYBE_TEXTS):
         raise TypeError("a member has another type than the ledger's")
+    # Half a surrogate pair is no text, and cannot be printed.
+    "".join([row["sender"], row["source"], row["id"], row["type"], row["route"] or ""]).encode()
     for each in ("entered_at_ms", "decided_at_ms"):
         _check_time(row[each])
     return row
@@ -233,6 +237,7 @@ def _tapped(line: bytes) -> Tapped | None:
         _check_time(ends_ms)
     if not isinstance(client, str):
         raise TypeError(f"client_id is {client!r:.100}")
+    client.encode()
     try:
         envelope = parse_event(event)
     except EnvelopeError as error:

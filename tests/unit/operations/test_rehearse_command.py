@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, compile_contract
+from eventplane.contract.subscription import Subscription, subscribed_routes, with_subscriptions
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, to_line
@@ -321,6 +322,45 @@ def test_payloads_of_calls_are_not_known(day: Day) -> None:
     assert (status, found["unknown"][0]["count"]) == (3, 1)
 
 
+def hooked(name: str) -> Subscription:
+    request = json.dumps({"protocol": "HTTP", "sink": "https://example.org/"})
+    return Subscription(name, "hook", json.dumps({"exact": {"type": ALARM}}), "", request)
+
+
+@pytest.mark.parametrize("is_of_device", [True, False])
+def test_each_webhook_is_a_reader(day: Day, is_of_device: bool) -> None:
+    """All of them share an inbox."""
+    service = {"kind": "cloud_service", "description": "d", "sends": []}
+    may = {"participants/operations/may_subscribe": {"exact": {"type": ALARM}}}
+    hooks = {"participants/subscribers": service, "participants/guard": {**service, "sends": [ALARM]}, **may}
+    old, refused = with_subscriptions(changed(hooks), [hooked("desk"), hooked("operations")])
+    assert not refused
+    file = day.folder.root / "old.json"
+    file.write_bytes(old.canonical)
+    if not is_of_device:
+        event = write_event({"id": "1", "source": "/guard", "type": ALARM})
+        of_guard = {"entered_by": "guard.outbox", "client_id": None, "sender": "guard", "priority": "urgent"}
+        to_hooks = (
+            decided(event, **of_guard, destination="subscribers.inbox", route=each.name)
+            for each in subscribed_routes(old)
+        )
+        day.folder.write(TAP, [], DAY)
+        day.folder.write(LEDGER, [*to_hooks], DAY)
+    status, found = day.rehearse(
+        {**hooks, "participants/desk/may_subscribe": {"exact": {"type": NOTE}}}, "--old", str(file)
+    )
+    (lost,) = [each for each in found["changes"] if each["is_reader"]]
+    assert (status, lost["kind"], lost["to"]) == (1, "fewer", f"subscribers.inbox ({hooked('desk').route})")
+    (to,) = [each for each in found["deliveries"] if each["inbox"] == "subscribers.inbox"]
+    assert (to["before"], to["after"]) == (2, 1)
+
+
+def test_hops_are_counted_of_each_event(day: Day) -> None:
+    day.folder.write(TAP, [line(ALARM_EVENT), line(sent("3", ALARM, routerhops=16))], DAY)
+    found = day.rehearse({})[1]["deliveries"]
+    assert [each["before"] for each in found if each["inbox"] == "desk.inbox"] == [1]
+
+
 def test_two_processes_find_the_same(day: Day) -> None:
     day.folder.write(TAP, [line(sent(f"n{at}", NOTE)) for at in range(3)], DAY, "two")
     changes = {"routes/notes": None}
@@ -356,6 +396,9 @@ def test_a_damaged_line_is_named(day: Day) -> None:
         LEDGER, [decided(ALARM_EVENT), "[]", decided(ALARM_EVENT).replace('"id":"1"', '"id":1')], DAY
     )
     assert len(day.rehearse({})[1]["damaged"]) == 2
+    half = decided(ALARM_EVENT, entered_by="desk.outbox", sender="desk").replace('"id":"1"', r'"id":"\ud800"')
+    day.folder.write(LEDGER, [decided(ALARM_EVENT), half], DAY)
+    assert len(day.rehearse({"routes/alarms": None})[1]["damaged"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -363,6 +406,7 @@ def test_a_damaged_line_is_named(day: Day) -> None:
     [
         (["--date", "2026-01-05"], "the archive has no events of 2026-01-05 to rehearse on"),
         (["--date", "yesterday"], "is no day"),
+        (["--date", "9999-12-31"], "is no day"),
         (["--archive", "/nowhere"], "/nowhere"),
         (["--old", "missing.json"], "missing.json"),
         (["--jobs", "0"], "is no whole number above 0"),
