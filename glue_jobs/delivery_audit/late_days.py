@@ -30,24 +30,23 @@ _MOST: Final = MAX_READ_BYTES // TOGETHER
 def late_days(request: AuditRequest) -> list[str]:
     """Return the days, `YYYY-MM-DD`, of the `LATE_DAYS` before the request's with such rows, in order.
 
-    Searched are the objects that came since the last audit that searched. Each is read once, and only if its
-    writer lists rows of a day before, or does not list it. Of a damaged or missing one all days count that
-    its writer lists. An audit that ended before it judged the days that it names leaves them to the next.
+    Searched are the objects of the hours that were open at the last audit that searched, or later: its
+    inventory may have some that came after its search. Each is read once, and only if its writer lists rows
+    of a day before, or does not list it. Of a damaged or missing one all days count that its writer lists.
+    An audit that ended before it judged the days that it names leaves them to the next.
     """
     day, output = request.window.day, request.output
     before = [str(day - timedelta(days=at)) for at in range(1, LATE_DAYS + 1)] if day else []
-    last = {each: judged for each in before if (judged := _judged(each, Past(output, each).last))}
+    last = {each: judged for each in before if (judged := _judged(Past(output, each).last))}
     if not last:
         return []
     searched = _searched(output, last)
-    inventory = Past(output, searched.day).judged(searched.verdict)
-    known = inventory.objects if inventory else {}
     found = defaultdict[str, set[str]](set)
     for folder in FOLDERS:
         arrived = {
             name: entry
             for name, entry in _arrived(request.objects, folder, searched.as_of_ms).items()
-            if name not in known and (entry is None or date_of(entry.first_ms) < str(day))
+            if entry is None or date_of(entry.first_ms) < str(day)
         }
         with system.pool(TOGETHER) as together:
             days = together.map(partial(_days_of, request.objects, folder, [*last]), arrived.items())
@@ -63,16 +62,15 @@ def late_days(request: AuditRequest) -> list[str]:
 
 
 class _Judged(NamedTuple):
-    """A verdict on a `day`; late days are what it has `named` if it `has_searched`."""
+    """A verdict on a day; late days are what it has `named` if it `has_searched`."""
 
     verdict: Envelope
-    day: str
     as_of_ms: int
     has_searched: bool
     named: Sequence[object]
 
 
-def _judged(day: str, read: Callable[[], Envelope | None]) -> _Judged | None:
+def _judged(read: Callable[[], Envelope | None]) -> _Judged | None:
     """Return what `read` gives; None where it is nothing, or no verdict of an audit."""
     try:
         if (verdict := read()) is None:
@@ -84,9 +82,7 @@ def _judged(day: str, read: Callable[[], Envelope | None]) -> _Judged | None:
         return None
     has_searched = isinstance(named, list)
     is_verdict = isinstance(as_of_ms, int) and is_time(as_of_ms)
-    return (
-        _Judged(verdict, day, as_of_ms, has_searched, named if has_searched else ()) if is_verdict else None
-    )
+    return _Judged(verdict, as_of_ms, has_searched, named if has_searched else ()) if is_verdict else None
 
 
 def _searched(output: Objects, last: Mapping[str, _Judged]) -> _Judged:
@@ -95,7 +91,7 @@ def _searched(output: Objects, last: Mapping[str, _Judged]) -> _Judged:
         for number in range(revision_of(judged.verdict), -1, -1):
             if (body := output.read(report_name(day, number))) is None:
                 break  # erased with those before it, or a number of no report
-            found = _judged(day, partial(verdict_event, body))
+            found = _judged(partial(verdict_event, body))
             if found and found.has_searched:
                 return found
     return last[max(last)]

@@ -48,10 +48,10 @@ class Nights:
 
         monkeypatch.setattr(FolderObjects, "read", counted)
 
-    def send(self, on: int, written: int | None = None, *, is_routed: bool = True) -> None:
-        """An event is accepted at noon of a day; its rows are written then, or at noon of a later day."""
+    def send(self, on: int, written: float | None = None, *, is_routed: bool = True) -> None:
+        """An event is accepted at noon of a day; its rows are written then, or days after noon of 0."""
         accepted_ms = NOON_MS + on * DAY_MS
-        later_ms = 0 if written is None else (written - on) * DAY_MS
+        later_ms = 0 if written is None else round((written - on) * DAY_MS)
         event = self.archive.event(at_ms=accepted_ms)
         (row,) = self.archive.accept(event, at_ms=accepted_ms)
         self.archive.tap[-1] = replace(row, archived_at_ms=row.archived_at_ms + later_ms)
@@ -190,6 +190,24 @@ def test_what_a_night_could_not_judge_the_next_one_does(
         broken.setattr(f"{main.__module__}.file_small", fails)
         with pytest.raises(OutboxError):
             nights.night(4)
+    assert nights.night(5) == {day(5): 0, day(1): 1}
+    assert nights.night(6) == {day(6): 0}
+
+
+def test_a_row_that_comes_while_a_night_audits_is_late(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the search and the inventory, which has its object."""
+
+    def overtaken(request: AuditRequest) -> list[str]:
+        found = late_days(request)
+        nights.send(1, written=4 + 14.4 / 24)
+        nights.write()
+        return found
+
+    with monkeypatch.context() as busy:
+        busy.setattr(f"{main.__module__}.late_days", overtaken)
+        assert nights.night(4) == {day(4): 0}
     assert nights.night(5) == {day(5): 0, day(1): 1}
     assert nights.night(6) == {day(6): 0}
 
