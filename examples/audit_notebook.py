@@ -28,7 +28,7 @@ class Bars(NamedTuple):
     unit: str = ""
 
     def _repr_svg_(self) -> str:
-        most = max((sum(values) for _, values in self.rows), default=0) or 1
+        most = max([0, *(sum(values) for _, values in self.rows)]) or 1
         lines = [f'<text y="16" font-weight="bold">{escape(self.title)}</text>']
         for at, part in enumerate(self.parts):
             lines.append(f'<text x="{180 + 150 * at}" y="36" fill="{colours[at]}">{escape(part)}</text>')
@@ -36,7 +36,7 @@ class Bars(NamedTuple):
             x, y = 180.0, 48 + 24 * at
             lines.append(f'<text x="172" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
             for colour, value in zip(colours, values, strict=False):
-                width = 400 * value / most
+                width = 400 * max(0, value) / most  # a clock that is ahead makes a time negative
                 lines.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="18" fill="{colour}"/>')
                 x += width
             told = " + ".join(f"{value:,.0f}" for value in values)

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tracemalloc
@@ -114,6 +115,14 @@ def test_the_notebook_shows_what_was_audited(archive: SmallArchive, tmp_path: Pa
     empty.mkdir()
     subprocess.run([sys.executable, notebook, empty], check=True)
     assert (empty / "plots.html").read_text().count("<svg") == 4
+
+
+def test_a_bar_of_the_notebook_is_never_negative() -> None:
+    """The clock of a device may be ahead."""
+    bars = runpy.run_path("examples/audit_notebook.py")["Bars"]
+    picture = bars("Latency", ["p99"], [("said to cloud", [-5.0])])._repr_svg_()
+    assert re.findall(r'<rect .*width="(.*?)"', picture) == ["0.0"]
+    assert ">-5 " in picture
 
 
 def test_each_place_gives_one_report(archive: SmallArchive, bodies: dict[str, bytes], aws: None) -> None:
