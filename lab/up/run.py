@@ -198,7 +198,8 @@ def commands_for(
         own = shlex.quote(str(folder.path))
         publish_, down = (f"python -m lab.up {each} --folder {own}" for each in ("publish", "down"))
     found = {"lead commands to this plane": f"source {_relative(folder.environment)}"}
-    if at_home := [each for each in known if contract.participants[each.sender].kind.is_on_device]:
+    at_home = [each for each in known if contract.participants[each.sender].kind.is_on_device]
+    if at_home := [each for each in at_home if not each.problem]:
         offer, example = at_home[0], folder.path / _EXAMPLE_FILE
         example.write_text(json.dumps({"specversion": "1.0", "id": "EVENT-ID", **offer.event}))
         found[f"publish an event of {offer.type} at the home's broker"] = (
@@ -206,8 +207,8 @@ def commands_for(
             f"mosquitto_pub -p {running.broker_port} -q 1 -t {local_topic(offer.sender, 'outbox')} -s"
         )
     found["send an event of a file, as its participant"] = "eventplane send EVENT.json"
-    services = [each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-    if inboxes := [each for each in services if each not in OWN_SERVICES]:
+    services = [each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE) if not each.inbox.webhook]
+    if inboxes := [each.name for each in services if each.name not in OWN_SERVICES]:
         found["see an inbox"] = f"eventplane inbox {inboxes[0]} --follow"
     return {
         **found,

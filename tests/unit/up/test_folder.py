@@ -5,16 +5,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.cloud import CloudEndpoint
+from lab.control_room.offers import offers
 from lab.deploy import ROOT
 from lab.process import RunningError
 from lab.up.__main__ import main
 from lab.up.folder import MARK, NotUpError, PlaneFolder, Running, end_leftovers, stop
+from lab.up.run import commands_for
 from tests.eventually import eventually
+from tests.unit.contract.small import small
 
 HOLD = """
 import sys, time
@@ -25,6 +29,7 @@ with run_lock(Path(sys.argv[1])):
     time.sleep(600)
 """
 Start = Callable[..., subprocess.Popen[bytes]]
+CLOUD = CloudEndpoint("http://127.0.0.1:5", "us-east-1", "0", "127.0.0.1", 8883, "PEM", "key", "secret")
 
 
 @pytest.fixture
@@ -83,9 +88,8 @@ def test_a_folder_that_cannot_be_is_said(
 
 
 def test_the_environment_leads_to_all_of_the_plane(folder: PlaneFolder) -> None:
-    cloud = CloudEndpoint("http://127.0.0.1:5", "us-east-1", "0", "127.0.0.1", 8883, "PEM", "key", "secret")
     outputs = {"SubscriptionsApiUrl": "http://abc.execute-api.localhost:5/v1"}
-    running = Running(1, cloud, outputs, "v", "home-1", 1883, "", "/my own/plane.yaml")
+    running = Running(1, CLOUD, outputs, "v", "home-1", 1883, "", "/my own/plane.yaml")
     folder.path.mkdir()
     folder.write(running)
     script = f"source {folder.environment}; env -0; eventplane --version >&2"
@@ -97,3 +101,16 @@ def test_the_environment_leads_to_all_of_the_plane(folder: PlaneFolder) -> None:
     assert found["EVENTPLANE_SUBSCRIPTIONS_API"] == "http://127.0.0.1:5/_aws/execute-api/abc/v1"
     assert "EVENTPLANE_DISCOVERY_API" not in found
     assert Path(found["EVENTPLANE_DEVICE_CA"]).read_text() == "PEM"
+
+
+def test_a_command_is_shown_only_where_it_works(folder: PlaneFolder) -> None:
+    """A webhook's inbox has no queue that a command reads; nor is an event sent that has no payload."""
+    folder.path.mkdir()
+    contract = small({"participants/desk/inbox": {"webhook": {"timeout_s": 3}}})
+    running = Running(1, CLOUD, {}, "v", "home-1", 1883, "")
+    ring = next(each for each in offers(contract, "home-1") if each.sender == "bell")
+    shown = commands_for(folder, running, contract, [replace(ring, problem="no example was found")])
+    assert shown.keys().isdisjoint({"see an inbox", f"publish an event of {ring.type} at the home's broker"})
+    assert f"publish an event of {ring.type} at the home's broker" in commands_for(
+        folder, running, contract, [ring]
+    )
