@@ -417,6 +417,7 @@ class Rehearsal:
         self._shorter_ms = {each: self._shorter_at_home_ms(each) for each in services}
         self._ways: dict[tuple[str, ...], tuple[_Ways, _Ways]] = {}
         self._gained: set[tuple[str, Example]] = set()
+        self._doubted: set[tuple[str, Example]] = set()
 
     def take(self, tapped: Tapped) -> None:
         """Judge an event that a device sent."""
@@ -453,6 +454,12 @@ class Rehearsal:
         example = Example(row.sender, row.source, row.id)
         came_to = None if row.destination is None else reader_of(row.destination, row.route)
         if row.is_delivered and row.destination is not None and came_to is not None:
+            if came_to in new.to and _may_gain(old, new, came_to):
+                # The rows of its other deliveries do not say that it came here as well.
+                self._gained.add((came_to, example))
+                if (came_to, example) in self._doubted:
+                    self._doubted.remove((came_to, example))
+                    self._doubt(row, came_to, -1)
             self._tally.delivered(row.destination, row.type, 1, self._kept(row, old, new, came_to, example))
         for to, way in new.to.items():
             if to != came_to and (to, example) not in self._gained and _may_gain(old, new, to):
@@ -462,7 +469,8 @@ class Rehearsal:
                     self._change(row, Effect.MORE, to, old.refused or _NO_ROUTE, way.end.route, example)
                     self._tally.delivered(way.end.destination, row.type, 0, 1)
                 else:
-                    self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
+                    self._doubted.add((to, example))
+                    self._doubt(row, to)
 
     def tally(self) -> RehearsalTally:
         """Return the sum over all events since the last call."""
@@ -577,11 +585,14 @@ class Rehearsal:
         # By the same filters as before it comes again, whatever they ask.
         is_same = before is not None and before.filters <= after.filters
         if row.type in self._rechecked or not (is_same or after.answers == _ALWAYS):
-            self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += 1
+            self._doubt(row, to)
         elif before:
             for kind, was, becomes in _differences(before.end, after.end):
                 self._change(row, kind, to, was, becomes, example)
         return True
+
+    def _doubt(self, row: Sent, to: str, count: int = 1) -> None:
+        self._tally.unknown[to, row.type, row.priority == Priority.URGENT] += count
 
     def _change(self, row: Sent, kind: Effect, to: str, before: str, after: str, example: Example) -> None:
         is_alarm, is_reader = row.priority == Priority.URGENT, kind in (Effect.FEWER, Effect.MORE)

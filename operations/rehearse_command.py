@@ -56,6 +56,8 @@ _REQUEST_USD: Final[Mapping[str, float]] = {
     Transport.SQS_FIFO: PRICES["sqs_fifo_request"],
 }
 
+_HOUR_MS: Final = 3_600_000
+
 _STEPS: Final = 10
 """Reports of progress for each folder."""
 
@@ -115,11 +117,12 @@ def run(options: argparse.Namespace) -> int:
 class _Late:
     """Events of devices in the ledger: when those were decided that were late, and those that were refused.
 
-    An event is a number of 64 bits.
+    An event is a number of 64 bits. `hours`, since 1970, are those of events of devices in ledger or tap.
     """
 
     decided_ms: dict[int, int] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
+    hours: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +162,20 @@ class _Reader:
                     self._take_sent(row)
                 else:
                     _note(row, found)
+                    found.hours.add(row["entered_at_ms"] // _HOUR_MS)
         return found
 
     def _read_tap(self, name: str) -> _Late:
-        late, refused = self._late.decided_ms, self._late.refused
+        late, refused, hours = self._late.decided_ms, self._late.refused, set[int]()
         for each in self._days.rows_of(name, _tapped):
             if each.accepted_at_ms in self._span:
+                hours.add(each.accepted_at_ms // _HOUR_MS)
                 if late or refused:
                     number = _number(*each.example, each.accepted_at_ms)
                     decided_ms = late.get(number, each.accepted_at_ms)
                     each = each._replace(decided_at_ms=decided_ms, is_refused=number in refused)
                 self._rehearsal.take(each)
-        return _Late()
+        return _Late(hours=hours)
 
     def _take_sent(self, row: Mapping[str, Any]) -> None:
         is_of_devices = row["entered_by"] == self._old.device.outbox.address
@@ -260,12 +265,17 @@ def _rehearsed(options: argparse.Namespace, new: Contract) -> tuple[Contract, Re
     say(f"{options.date}: {new.name} {new.version} in place of {old.version}")
     texts = old.canonical, carried(old, new).canonical
     total, late, damaged = RehearsalTally(), _Late(), dict[str, str]()
+    unseen: set[int] = set()
     for folder in (LEDGER, TAP):
         for part in _parts(folder, names[folder], options, (*texts, late)):
             total.add(part.tally)
             late.decided_ms.update(part.late.decided_ms)
             late.refused.update(part.late.refused)
+            unseen = unseen | part.late.hours if folder == LEDGER else unseen - part.late.hours
             damaged |= part.damaged
+    for hour in sorted(unseen):
+        name = f"{TAP}/{datetime.fromtimestamp(hour * 3_600, UTC):date=%Y-%m-%d/hour=%H}"
+        damaged[name] = "it has no event of a device, and the ledger has"
     if not (total.events or total.deliveries or damaged):
         raise NothingToRehearseError(str(options.date), "no row of it is of that day, or could be read")
     return old, total, damaged
@@ -363,6 +373,7 @@ def _document(
     unknown = [
         {"inbox": inbox, "type": type, "is_alarm": is_alarm, "count": number}
         for (inbox, type, is_alarm), number in sorted(tally.unknown.items())
+        if number
     ]
     return {
         "date": str(of),
@@ -426,7 +437,7 @@ def _text(document: Mapping[str, Any], tally: RehearsalTally) -> str:
         why = "a route asks for what the ledger does not have"
         lines.append(f"not known: {each['count']:,} {what} {each['type']} for {each['inbox']}; {why}")
     damaged = document["damaged"].items()
-    lines += [f"{name} could not be read to its end: {problem}" for name, problem in damaged]
+    lines += [f"{name} is not complete: {problem}" for name, problem in damaged]
     usd = " -> ".join(f"{each:.4f}" for each in cost["usd"].values())
     return "\n".join([*lines, "", f"cost of the queues: {usd} USD ({cost['basis']})"])
 

@@ -312,6 +312,27 @@ def test_what_a_filter_asks_besides_is_not_known(
     assert (status, [each["inbox"] for each in found["unknown"]]) == (3 if unknown else 0, unknown)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_delivery_is_judged_by_its_row(day: Day, order: int) -> None:
+    """Two inboxes got the calls, one of them twice, and both get all of them by the new contract."""
+    calls = {"routes/more": {"filter": {"exact": {"type": CALL}}, "to": "operations.inbox"}}
+    wider = {"routes/calls/filter": {"prefix": {"type": "org.example.call."}}}
+    old = day.folder.root / "old.json"
+    old.write_bytes(changed(calls).canonical)
+    came = [called("c1"), called("c1", "operations.inbox"), called("c1")]
+    day.folder.write(LEDGER, [decided(ALARM_EVENT), *came[::order]], DAY)
+    status, found = day.rehearse({**calls, **wider}, "--old", str(old))
+    assert (status, found["unknown"], found["changes"]) == (0, [], [])
+
+
+def test_an_hour_that_the_tap_lacks_is_named(day: Day) -> None:
+    """Without the events themselves nothing says that no alarm loses a reader."""
+    day.folder.write(TAP, [], DAY)
+    day.folder.write(LEDGER, [decided(ALARM_EVENT), called("c1")], DAY)
+    status, found = day.rehearse({"routes/alarms": None})
+    assert (status, list(found["damaged"])) == (3, ["tap/date=2026-01-01/hour=00"])
+
+
 def test_payloads_of_calls_are_not_known(day: Day) -> None:
     day.folder.write(LEDGER, [decided(ALARM_EVENT), called("c1")], DAY)
     schemas = {
@@ -395,10 +416,10 @@ def test_a_damaged_line_is_named(day: Day) -> None:
     day.folder.write(
         LEDGER, [decided(ALARM_EVENT), "[]", decided(ALARM_EVENT).replace('"id":"1"', '"id":1')], DAY
     )
-    assert len(day.rehearse({})[1]["damaged"]) == 2
+    assert len(day.rehearse({})[1]["damaged"]) == 3
     half = decided(ALARM_EVENT, entered_by="desk.outbox", sender="desk").replace('"id":"1"', r'"id":"\ud800"')
     day.folder.write(LEDGER, [decided(ALARM_EVENT), half], DAY)
-    assert len(day.rehearse({"routes/alarms": None})[1]["damaged"]) == 2
+    assert len(day.rehearse({"routes/alarms": None})[1]["damaged"]) == 3
 
 
 @pytest.mark.parametrize(
