@@ -29,6 +29,8 @@ from operations.system import monotonic
 CONNECT, PUBLISH, SUBSCRIBE = 1, 3, 8
 _MQTT_5: Final = 5
 _TICK_S: Final = 0.02
+_MOST_A_TURN: Final = 20
+"""Pieces or messages that are taken in one turn, so that a flood does not stop the clock of a step."""
 _SHOWN: Final = 200
 """Characters of a program's line, or of its errors, that a message shows."""
 
@@ -138,8 +140,8 @@ class _Line:
         """Pass on what is there, and add the program's packets to `sent`; return False at the end."""
         with suppress(OSError):
             for source, target in ((self.program, self.broker), (self.broker, self.program)):
-                while source.fileno() in ready or source.buffered:
-                    data = source.receive()
+                for _ in range(_MOST_A_TURN):
+                    data = source.receive() if source.fileno() in ready or source.buffered else None
                     if data is None:
                         break
                     if not data:
@@ -172,7 +174,7 @@ class _Line:
         if kind == SUBSCRIBE:
             body.two()
             self._skip_properties(body)
-            return SentPacket(self._number, kind, body.text())
+            return SentPacket(self._number, kind, body.text(), qos=body.byte() & 3)
         if kind == PUBLISH:
             qos, topic = first >> 1 & 3, body.text()
             if qos:
@@ -190,8 +192,8 @@ def _send(to: Transport, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[to.send(left) :]
-        if left:
-            wait_for([to.fileno()], POLLOUT, monotonic() + 1.0)
+        if left and not wait_for([to.fileno()], POLLOUT, monotonic() + 1.0):
+            raise TimeoutError
 
 
 class Bench:
@@ -199,12 +201,13 @@ class Bench:
 
     The program gets host, port and service as its last arguments and events as lines of its input; it prints
     `stored <digest>` or `refused <digest> <reason>` for each. While it is `answering`, receipts confirm what
-    arrives. No step takes more than `timeout_s` seconds.
+    arrives, or say that it is `refused`. No step takes more than `timeout_s` seconds.
     """
 
     def __init__(self, command: Sequence[str], service: str, endpoint: Endpoint, timeout_s: float) -> None:
         self.service = service
         self.answering = False
+        self.refused: str | None = None
         self.arrived: list[bytes] = []
         self.answered: set[bytes] = set()
         self.reports: list[str] = []
@@ -239,9 +242,9 @@ class Bench:
         self.relay.close()
         self._connection.close()
 
-    def give(self, count: int) -> list[bytes]:
-        """Give the program the next `count` events; return their texts."""
-        texts = [_event(number) for number in range(len(self.given), len(self.given) + count)]
+    def give(self, count: int, size: int = 0) -> list[bytes]:
+        """Give the program the next `count` events, of `size` bytes at least; return their texts."""
+        texts = [_event(number, size) for number in range(len(self.given), len(self.given) + count)]
         self.given += texts
         with suppress(BrokenPipeError):  # that it has ended is found by who waits for it
             self._input.write(b"".join(each + b"\n" for each in texts))
@@ -270,13 +273,19 @@ class Bench:
                 what = "nothing of it in time" if ended is None else f"it ended with status {ended}"
                 raise RuleBrokenError(expected, f"{what}{self._last_words()}")
 
+    def work(self, seconds: float) -> None:
+        """Go on for so long."""
+        deadline = monotonic() + seconds
+        while monotonic() < deadline:
+            self._turn()
+
     def finish(self) -> None:
         """End the input; the program has to end by itself, with each event reported once."""
         with suppress(BrokenPipeError):
             self._input.close()
         self.wait(lambda: self._program.poll() is not None, "the end of the program after that of its input")
         self._turn()
-        ends = [each.split()[1] for each in self.reports if each.startswith(("stored ", "refused "))]
+        ends = [each.split(" ")[1] for each in self.reports if each.startswith(("stored ", "refused "))]
         expected = sorted(map(digest, self.given))
         if self._program.returncode != 0 or sorted(ends) != expected:
             found = (
@@ -306,17 +315,20 @@ class Bench:
     def _turn(self) -> None:
         self.relay.pump()
         self._read_reports()
-        while message := self._connection.receive(0.0):
+        for _ in range(_MOST_A_TURN):
+            if (message := self._connection.receive(0.0)) is None:
+                return
             if message.topic == self._outbox:
                 self.arrived.append(message.payload)
                 if self.answering:
-                    self.answer(message.payload)
+                    self.answer(message.payload, refused=self.refused)
             elif message.payload not in self._ours:
                 raise ForwarderPresentError(self.service)
 
     def _read_reports(self) -> None:
         with suppress(BlockingIOError):
-            while data := os.read(self._output.fileno(), 65_536):
+            for _ in range(_MOST_A_TURN):
+                data = os.read(self._output.fileno(), 65_536)
                 *lines, self._line = (self._line + data).split(b"\n")
                 self.reports += [each.decode("utf-8", "replace")[:_SHOWN] for each in lines]
 
@@ -326,8 +338,8 @@ class Bench:
         return f"; its errors end with: {text!r}" if text else ""
 
 
-def _event(number: int) -> bytes:
+def _event(number: int, size: int) -> bytes:
     """Return an event whose text no writer of JSON would make again."""
     head = f'{{ "specversion":"1.0", "id":"{number}", "source":"/conformance", '
-    data = f'"data":{{"n":{number}.0, "t":"\u00fc \\u00fc"}} }}'
+    data = f'"data":{{"n":{number}.0, "t":"\u00fc \\u00fc{"x" * size}"}} }}'
     return f'{head}"type":"org.example.conformance.v1", {data}'.encode()

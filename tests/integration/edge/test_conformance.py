@@ -83,28 +83,45 @@ FAULTS = {
         1, "socket.write(subscribe()); // 1",
         "isUp = true; for (const each of waiting.values()) send(each); socket.write(subscribe());",
     ),
+    "subscribes at QoS 0": (1, "text(receipts), Buffer.from([1])", "text(receipts), Buffer.from([0])"),
+    "trusts a session that was kept": (
+        1, "Buffer.from([4, 2])", "Buffer.from([4, 0])", "socket.write(subscribe()); // 1",
+        "isUp = body[0] & 1; waiting.forEach((each) => send(each)); if (!isUp) socket.write(subscribe());",
+    ),
+    "knows short packets": (2, "head.push(", "if (head.length > 2) process.exit(3); head.push("),
+    "names no digest": (2, "`stored ${receipt.digest}`", "`stored `"),
     "retains": (2, "packet(0x32,", "packet(0x33,"),
     "writes the JSON again": (2, "Buffer.from(line)", "Buffer.from(JSON.stringify(JSON.parse(line)))"),
     "takes what is sent for stored": (3, "// 2", f"{NOW} // 2"),
     "never repeats": (4, "each.timer = setTimeout(() => send(each), each.wait); // 4", ""),
     "dies of nonsense": (5, "return; // 5", "process.exit(1);"),
     "knows one receipt a message": (5, "Array.isArray(found) ? found : []", "found.slice(0, 1)"),
+    "takes few receipts": (5, "takeReceipts(payload);", "if (payload.length < 4096) takeReceipts(payload);"),
+    "needs a null": (5, "if (!each) continue;", 'if (!each || !("refused" in receipt)) continue;'),
     "reports twice": (5, "waiting.delete(receipt.digest);", "setTimeout(() => waiting.clear(), 500);"),
     "overtakes": (6, *REVERSED),
     "forgets with the connection": (7, "send(each); // 7", "clearTimeout(each.timer);"),
     "repeats in another order": (7, *REVERSED),
     "gives up": (8, "setTimeout(open, RECONNECT_MS); // 8", "process.exit(1);"),
     "repeats what is refused": (9, 'receipt.refused === "spool_full"', "receipt.refused"),
+    "knows one reason": (
+        9, 'receipt.refused === "spool_full"', 'receipt.refused && receipt.refused !== "not_json"',
+    ),
+    "is in a hurry": (10, "each.timer = setTimeout(() => send(each), each.wait); // 10", "send(each);"),
+    "floods": (10, "setTimeout(() => send(each), each.wait); // 4", "setImmediate(() => send(each));"),
     "drops what found no room": (10, 'receipt.refused === "spool_full"', "false"),
 }  # fmt: skip
-"""Of each fault the rule that it breaks, and the change of the example that makes it."""
+"""Of each fault the rule that it breaks, and the changes of the example that make it."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_rule_is_found(shared_broker: Broker, tmp_path: Path, fault: str) -> None:
-    paragraph, text, replacement = FAULTS[fault]
-    assert text in NODE
-    (tmp_path / "faulty.js").write_text(NODE.replace(text, replacement, 1))
+    paragraph, *changes = FAULTS[fault]
+    program = NODE
+    for text, replacement in zip(changes[::2], changes[1::2], strict=True):
+        assert str(text) in program
+        program = program.replace(str(text), str(replacement), 1)
+    (tmp_path / "faulty.js").write_text(program)
     (rule,) = [each for each in OF_PROGRAMS if each.paragraph == paragraph]
     endpoint = Endpoint("127.0.0.1", shared_broker.port, f"kit-{paragraph}", True, 30, 10.0)
     service = fault.replace(" ", "-")
