@@ -43,12 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     archive = f"git -C '{ROOT}' archive {RELEASED} | tar --extract --one-top-level=released"
     taken = subprocess.run(["bash", "-o", "pipefail", "-c", archive], cwd=folder, check=False).returncode == 0
     if taken:
-        build = [
-            sys.executable,
-            "lab/tools/debian_package.py",
-            "--output",
-            str(root / "root" / "released.deb"),
-        ]
+        build = [sys.executable, "tools/debian_package.py", "--output", str(root / "root" / "released.deb")]
         subprocess.run(build, cwd=folder / "released", check=True)
     return root
 

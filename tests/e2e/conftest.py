@@ -5,6 +5,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,17 @@ def state(running: Running) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A plane on this machine. It may have a changed contract: make names of your own."""
-    desk = Desk(tmp_path_factory.mktemp("desk"))
+@contextmanager
+def own_desk(path: Path, contract: Path | None = None) -> Iterator[Desk]:
+    """A plane in the folder `path` for tests that leave events behind; nothing is left of it."""
+    desk = Desk(path, contract)
     yield desk
     desk.kill()
     desk.command("down")
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A plane on this machine. It may have a changed contract: make names of your own."""
+    with own_desk(tmp_path_factory.mktemp("desk")) as desk:
+        yield desk

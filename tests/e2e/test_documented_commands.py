@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from lab.deploy import ROOT
 from lab.plane import Plane
-from tests.e2e.conftest import Desk, asked
+from tests.e2e.conftest import Desk, asked, own_desk
 from tests.eventually import eventually
 from tests.plane import shipped_contract
 from tests.tutorials import Shell, clean_environment, shell_lines
@@ -109,6 +110,13 @@ def test_no_reason_is_left_over() -> None:
     assert len(commands) > 80
     assert [each for each in ELSEWHERE if not any(re.match(each, known) for known in commands)] == []
     assert [each for each in NOT_ZERO if not any(re.match(each, known) for known in commands)] == []
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A plane of its own: what the pages send and break is in no other test's inboxes and counts."""
+    with own_desk(tmp_path_factory.mktemp("documented")) as desk:
+        yield desk
 
 
 @pytest.fixture(scope="module")

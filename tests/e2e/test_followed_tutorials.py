@@ -43,7 +43,7 @@ def test_each_command_prints_what_the_page_shows(desk: Desk, tmp_path: Path, pag
         + MAKE.format(python=python, root=shlex.quote(str(ROOT)))
     )
     environment = clean_environment(XDG_STATE_HOME=str(tmp_path / "state"))
-    environment["PATH"] = f"{ROOT / 'tools' / 'bin'}:{environment['PATH']}"
+    environment["PATH"] = f"{ROOT / 'lab' / 'bin'}:{environment['PATH']}"
     # A trace exits with 3 where a reader leaves no receipts.
     statuses = frozenset({0, 3})
     with Reader(

@@ -10,7 +10,7 @@ import pytest
 from lab.deploy import ROOT
 from lab.up.folder import Running
 from stacks.names import url_output
-from tests.e2e.conftest import Desk, asked, state
+from tests.e2e.conftest import asked, own_desk, state
 from tests.eventually import eventually
 
 RING = "org.example.ring.v1"
@@ -25,10 +25,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     contract = folder / "bells.yaml"
     text = text.replace("org.example.rings.v1", RING)  # of the example's two types nobody gets one
     contract.write_text(text.replace("retention_s: 86400", "retention_s: 86400\n      receipts: true"))
-    desk = Desk(folder, contract)
-    yield desk.running
-    desk.kill()
-    desk.command("down")
+    with own_desk(folder, contract) as desk:
+        yield desk.running
 
 
 def offered(running: Running, type: str) -> dict[str, Any]:

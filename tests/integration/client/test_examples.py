@@ -1,5 +1,5 @@
 """The programs in examples/ work, and the receiver of webhooks. call_for_help.py has more tests, in the cloud
-and in a home."""
+and in a home; audit_notebook.py has its own in tests/unit/glue_jobs/test_small.py."""
 
 import base64
 import http.client
