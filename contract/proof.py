@@ -139,14 +139,8 @@ class _Claim:
             return frozenset({True})
         at_home = {**known, SENDER_DEVICE: None} if self._on_device else known
         sides = possible(self.up, at_home), possible(self.cloud, known)
-        above = frozenset({up and cloud for up in sides[0] for cloud in sides[1]})
-        alternatives = possible(self.local, at_home), above, _negated(possible(self.where, at_home))
-        return frozenset(
-            home or cloud or other
-            for home in alternatives[0]
-            for cloud in alternatives[1]
-            for other in alternatives[2]
-        )
+        settled = possible(Any((self.local, Not(self.where))), at_home)
+        return frozenset(home or (up and cloud) for home in settled for up in sides[0] for cloud in sides[1])
 
     def _is_counter_example(self, event: Mapping[str, AttributeValue]) -> bool:
         """Return whether a valid event is such an alarm, and the filters themselves bring it to no reader."""
@@ -246,10 +240,6 @@ def _but(types: Iterable[str]) -> Filter:
 
 def _of_types(types: str) -> Filter:
     return Prefix("type", types[:-1]) if types.endswith(".*") else Exact("type", types)
-
-
-def _negated(answers: frozenset[bool]) -> frozenset[bool]:
-    return frozenset(not each for each in answers)
 
 
 def _named(event: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:

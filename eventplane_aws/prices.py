@@ -53,12 +53,3 @@ def chunks(size: int, of: int) -> int:
 def scaled(units: Mapping[str, float], factor: float) -> Units:
     """Each number times `factor`."""
     return Counter({name: number * factor for name, number in units.items()})
-
-
-DELIVERIES: Final = 2
-"""Inboxes that an event of the benchmarks goes to."""
-
-
-def eventbridge() -> Units:
-    """One event through an EventBridge bus to its queues; how it gets there from a device is free here."""
-    return Counter({"eventbridge_event": 1, "sqs_request": DELIVERIES})

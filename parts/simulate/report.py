@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventplane.contract import Channel
 from eventplane.reasons import Outcome
-from eventplane_aws.prices import PRICES
+from eventplane_aws.prices import PRICES, dollars
 from operations.text import table
 from parts.simulate.cloud import (
     HANDLES_S,
@@ -160,7 +160,7 @@ def _outbox(name: str, homes: Sequence[HomeRecord], cloud: CloudRecord) -> dict[
         "waiting": sum(each.waiting[name] for each in homes),
         "backlog": round(max((max(each.events) for each in curves), default=0.0)),
         "backlog_bytes": round(max((max(each.bytes) for each in curves), default=0.0)),
-        "usd": _rounded(publishes * (rule + _priced(PUBLISH))),
+        "usd": _rounded(publishes * (rule + dollars(PUBLISH))),
         "curve": [round(max(points)) for points in zip(*(each.events for each in curves), strict=True)],
     }
 
@@ -178,7 +178,7 @@ def _inboxes(plan: Simulation, homes: Sequence[HomeRecord], cloud: CloudRecord) 
         yield _inbox(name, "home", due, latencies, ended, waiting, 0.0)
     for name, each in sorted(cloud.inboxes.items()):
         packed = _packed(plan.contract.channel(name), homes)
-        usd = each.due * _priced(DELIVERY) / packed
+        usd = each.due * dollars(DELIVERY) / packed
         latencies = array("d", sorted(each.latencies))
         yield _inbox(name, "cloud", each.due, latencies, each.ended, each.waiting, usd)
 
@@ -330,10 +330,6 @@ def _quantiles(values: Sequence[float]) -> dict[str, float | None]:
 def _quantile(values: Sequence[float], share: float) -> float:
     """Return the value that a share of the sorted `values` does not exceed."""
     return values[min(len(values) - 1, int(share * len(values)))]
-
-
-def _priced(units: Mapping[str, float]) -> float:
-    return sum(number * PRICES[name] for name, number in units.items())
 
 
 def _rounded(value: float) -> float:

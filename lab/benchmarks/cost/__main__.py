@@ -11,7 +11,7 @@ from typing import Final
 
 from edge.settings import Settings
 from eventplane.archive_layout import COMPACTED, compacted_folders
-from eventplane_aws.prices import billed, dollars, eventbridge, listed
+from eventplane_aws.prices import billed, dollars, listed
 from glue_jobs.common.session import local_session
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main as audit
@@ -28,6 +28,9 @@ from lab.benchmarks.runner import Benchmark
 MILLION: Final = 1e6
 AIMS: Final = {"dev": 10.0, "prod": 60.0}
 """USD a month of an environment in which nothing happens, without its jobs on the archive."""
+
+_EVENTBRIDGE: Final = Counter({"eventbridge_event": 1, "sqs_request": 2})
+"""One event through an EventBridge bus to the queues of two inboxes; how it gets there is free here."""
 
 HOW: Final = (
     "counted in a run through the local cloud: sizes of what was published, calls of functions and "
@@ -103,7 +106,7 @@ def _regimes(found: Counted, production: PricedPlane) -> Iterator[Figure]:
             "storage": storage(seen.written, found.reads, production),
         }
         total = MILLION * dollars(sum(parts.values(), Counter()))
-        bridge = MILLION * dollars(eventbridge() + parts["consumers"])
+        bridge = MILLION * dollars(_EVENTBRIDGE + parts["consumers"])
         yield Figure(
             f"{name}_total", total, "USD/M", regime.aim, False, "EventBridge", bridge, note=regime.note
         )
