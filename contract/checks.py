@@ -104,7 +104,7 @@ def _droppable_alarms(contract: Contract) -> Iterator[Problem]:
 
 
 def _doubtful_mappings(contract: Contract) -> Iterator[Problem]:
-    """Mappings that raise an alarm at each message, and those whose data lacks what the schema requires."""
+    """Mappings that raise too many alarms or can lose one, or whose data lacks what the schema requires."""
     for each in contract.mappings:
         path = f"participants.{each.participant}.mappings.{each.name}"
         if each.is_urgent(contract) and not each.when:
@@ -112,6 +112,13 @@ def _doubtful_mappings(contract: Contract) -> Iterator[Problem]:
                 path,
                 "every message on its topics is urgent, whatever it says",
                 "name under `when` what makes it an alarm",
+            )
+        pointed = [name for name, value in each.attributes.items() if isinstance(value, Mapping)]
+        for name in pointed if each.is_urgent(contract) else ():
+            yield Problem(
+                f"{path}.attributes.{name}",
+                "an alarm with a value that the attribute may not have becomes a dead letter",
+                "leave it out, or take it as a member of `data`; `time` is that of reception then",
             )
         event_type = contract.event_types[each.type]
         first = next(iter(event_type.schemas), None)

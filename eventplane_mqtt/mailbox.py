@@ -37,8 +37,8 @@ _QOS_0_PART: Final = 2
 """Messages at QoS 0 fill at most this part of a share, one in so many."""
 
 _URGENT_QOS_0_PART: Final = 8
-"""The same for the urgent link, whose alarms are at QoS 1 and wait behind little. The first session has these
-topics too, so that what is dropped here still comes there."""
+"""The same for the urgent link, whose alarms are at QoS 1 and wait behind little. The first session has the
+outboxes too, so that what is dropped here still comes there; mapped topics have one session."""
 
 _GATHER: Final = 0.5
 """How long a connection waits between two reads while the loop lingers, as a part of that time."""

@@ -14,6 +14,7 @@ from eventplane.contract.mapping import convert
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.values import timestamp
+from eventplane_mqtt.codec import UnsendableError, topic_name
 from operations.command import DONE, FAILED, add_contract, contract_of, present
 from operations.explain_command import receivers
 from operations.system import now
@@ -30,10 +31,18 @@ class UnmappedError(EventPlaneError):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("topic", metavar="TOPIC", help="the MQTT topic of the message")
+    parser.add_argument("topic", type=_topic, metavar="TOPIC", help="the MQTT topic of the message")
     parser.add_argument("payload", type=Path, metavar="FILE", help="its payload; - for standard input")
     parser.add_argument("--thing", default="home-1", metavar="NAME", help="the device; default: %(default)s")
     add_contract(parser)
+
+
+def _topic(text: str) -> str:
+    try:
+        topic_name(text)
+    except UnsendableError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,6 +62,8 @@ def _event(contract: Contract, options: argparse.Namespace) -> tuple[str, Envelo
         levels = mapping.levels(topic)
         if levels is None:
             continue
+        if not payload:
+            raise UnmappedError(options.payload, topic, "an empty message is no event; give it a payload")
         try:
             said = convert(mapping, topic, levels, payload)
             if said is not None:

@@ -142,11 +142,14 @@ def test_an_alarm_s_mapping_is_part_of_the_floor() -> None:
 
 def test_doubtful_mappings_are_warned_of() -> None:
     schema = {"$id": "https://example.org/motion.json", "required": ["state", "room"]}
-    plane = mapped(contract(), ALARM, {"mappings/smoke/when": None})
+    seen = {"mappings/smoke/attributes": {"time": {"pointer": "/last_seen"}, "subject": "{room}"}}
+    plane = mapped(contract(), ALARM, {"mappings/smoke/when": None, **seen})
     document = contract_document(plane)
     put(document, f"event_types/{MOTION}/schemas", [schema])
     found = {each.path: each.message for each in check(compile_contract(document, "x"))}
     assert "every message" in found[f"{LIST}.smoke"]
+    alarms = [each for each in found if each.startswith(f"{LIST}.smoke.attributes")]
+    assert alarms == [f"{LIST}.smoke.attributes.time"]
     assert "requires room," in found[f"{LIST}.motion.data"]
     assert not [each for each in check(PLANE) if each.path.startswith(LIST)]
 
@@ -172,6 +175,7 @@ def test_the_command_shows_the_event(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         ("zigbee2mqtt/kitchen/smoke", '{"smoke": false}', "no event by `when` of zigbee.mappings.smoke"),
         ("zigbee2mqtt/kitchen/smoke", "ON", "the dead letter not_json"),
+        ("zigbee2mqtt/kitchen/smoke", "", "an empty message is no event"),
         ("zigbee2mqtt/kitchen", "{}", ROOM),
     ],
 )
@@ -181,6 +185,15 @@ def test_the_command_says_why_not(
     status, said = run(tmp_path, capsys, topic, payload)
     assert status == 1
     assert expected in said
+
+
+@pytest.mark.parametrize("topic", ["", "zigbee2mqtt/+/smoke", "zigbee2mqtt/#", "zigbee2mqtt/\udcff/smoke"])
+def test_the_command_takes_topics_of_messages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], topic: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run(tmp_path, capsys, topic, '{"smoke": true}')
+    assert "argument TOPIC" in capsys.readouterr().err
 
 
 SMART_HOME = Path(__file__).parents[3] / "docs" / "examples" / "smart-home" / "event_plane.yaml"
