@@ -3,19 +3,17 @@
 A record is a frozen dataclass with a `revision`, which grows with each write; 0 before the first. One that is
 deleted and made anew begins with another revision, so that it is not mistaken for the one before. Every
 change is made in the same way: read it, decide, write its successor unless it was written meanwhile. The
-codec writes a dataclass as an item of DynamoDB by the types of its fields; `Tables` keeps items, in memory
-here, in DynamoDB in `eventplane_aws`.
+codec writes a dataclass as an item of DynamoDB by the types of its fields; `Tables` keeps items, in
+`eventplane_aws` in DynamoDB.
 """
 
 from __future__ import annotations
 
 import types
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
-from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from eventplane.errors import EventPlaneError
@@ -293,98 +291,6 @@ class Tables(Protocol):
 
 OnForeign = Callable[[Item, RecordError], None]
 """Is told of an item that is no record, and why."""
-
-
-class MemoryTables:
-    """`Tables` in memory, for one process."""
-
-    def __init__(self) -> None:
-        self._tables: defaultdict[str, dict[_Place, tuple[Item, Item]]] = defaultdict(dict)
-        self._partitions: defaultdict[str, dict[str, defaultdict[str | int, set[_Place]]]] = defaultdict(dict)
-        """By table and attribute: where the items are that have a value. Made when it is first asked for."""
-        self._revisions = count(1)
-
-    def first(self) -> int:
-        return next(self._revisions)
-
-    def get(self, table: str, key: Item) -> Item | None:
-        found = self._tables[table].get(_place(key))
-        return found and found[1]
-
-    def get_many(
-        self,
-        table: str,
-        keys: Sequence[Item],
-        *,
-        is_consistent: bool,  # noqa: ARG002 - all are
-    ) -> tuple[list[Item], list[Item]]:
-        return [item for key in keys if (item := self.get(table, key)) is not None], []
-
-    def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
-        if condition is not None and not condition.holds(self.get(table, key)):
-            return False
-        self._store(table, key, item)
-        return True
-
-    def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
-        found = self.get(table, key)
-        if found is not None and condition is not None and not condition.holds(found):
-            return False
-        self._store(table, key, None)
-        return True
-
-    def _store(self, table: str, key: Item, item: Item | None) -> None:
-        place, items, known = _place(key), self._tables[table], self._partitions[table]
-        now = {name: value_of(item[name]) for name in known if item and name in item}
-        _, before = items.pop(place, (key, {}))
-        if item is not None:
-            items[place] = key, item
-        for name, partitions in known.items():
-            if name in before:
-                partitions[value_of(before[name])].discard(place)
-            if name in now:
-                partitions[now[name]].add(place)
-
-    def _of_partition(self, table: str, selection: Selection) -> Iterator[tuple[_Place, tuple[Item, Item]]]:
-        items, name = self._tables[table], selection.partition
-        if name is None:
-            yield from items.items()
-            return
-        if name not in self._partitions[table]:
-            self._partitions[table][name] = defaultdict(set)
-            for place, (_, item) in items.items():
-                if name in item:
-                    self._partitions[table][name][value_of(item[name])].add(place)
-        for place in self._partitions[table][name].get(selection.of, ()):
-            if place in items:
-                yield place, items[place]
-
-    def page(self, table: str, selection: Selection) -> Page:
-        def rank(place: _Place, item: Item) -> tuple[_Place, _Place]:
-            return (value_of(item[selection.sort]),) if selection.sort else (), place
-
-        # A rank is of one item, so sorting compares ranks alone.
-        found = [
-            (rank(place, item), key, item)
-            for place, (key, item) in self._of_partition(table, selection)
-            if selection.takes(item)
-        ]
-        if found and (after := selection.after) is not None:
-            last = rank(_place({name: after[name] for name in found[0][1]}), after)
-            found = [each for each in found if each[0] > last]
-        shown = sorted(found)[: selection.limit]
-        items = tuple(item for _, _, item in shown)
-        if len(shown) == len(found):
-            return Page(items, None)
-        _, key, item = shown[-1]
-        return Page(items, {**key, selection.sort: item[selection.sort]} if selection.sort else key)
-
-
-_Place = tuple[str | int, ...]
-
-
-def _place(key: Item) -> _Place:
-    return tuple(map(value_of, key.values()))
 
 
 def value_of(attribute: Mapping[str, Any]) -> str | int:

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.records import NEW, UNCOUNTED, Condition, Item, MemoryTables, Selection, value_of
+from eventplane.records import NEW, UNCOUNTED, Condition, Item, Selection, value_of
 from eventplane_aws.rules import DYNAMODB_PARTITION_KEY, DYNAMODB_SORT_KEY
 from eventplane_aws.tables import CONFLICT
 from lab.aws_requests import problem, value_bytes
 from tests.fakes.client import FakeClient
+from tests.fakes.tables import MemoryTables
 
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
 

@@ -9,7 +9,7 @@ import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY
 from eventplane.presence import PRESENCE, Line, PresenceItem, Sighting
-from eventplane.records import MemoryTables, Records
+from eventplane.records import Records
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from parts.presence.judge import PresenceJudge
@@ -19,6 +19,7 @@ from parts.presence.settings import PresenceJudgeSettings
 from parts.presence.timers import TimerReader
 from parts.presence.wiring import parts_of
 from tests.fakes.aws import FakeAws
+from tests.fakes.tables import MemoryTables
 from tests.infrastructure.alarm_model import AlarmModel
 from tests.infrastructure.templates import Templates
 from tests.infrastructure.test_alarms import model

@@ -13,10 +13,11 @@ from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import DESIRED
 from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
 from eventplane.presence import PRESENCE
-from eventplane.records import Item, MemoryTables, RecordError, RecordKind, Records
+from eventplane.records import Item, RecordError, RecordKind, Records
 from eventplane_aws.tables import WRITER
 from eventplane_client.dynamodb import CLAIM, EPOCH, POSITION
 from lab.histories.story import OLD
+from tests.fakes.tables import MemoryTables
 
 KINDS: dict[str, RecordKind[Any]] = {
     "claims": CLAIM,

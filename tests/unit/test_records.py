@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from eventplane.records import (
     UNCOUNTED,
     ConflictError,
-    MemoryTables,
     RecordError,
     RecordKind,
     Records,
@@ -22,6 +21,7 @@ from eventplane.records import (
 from eventplane_aws.tables import DynamoDbTables
 from tests.dynamodb import create_table
 from tests.fakes.dynamodb import FakeDynamoDb
+from tests.fakes.tables import MemoryTables
 
 
 class Colour(StrEnum):

@@ -4,11 +4,12 @@ import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY
 from eventplane.presence import PRESENCE, Line, OutageLimits, PresenceItem, Sighting, gone
-from eventplane.records import MemoryTables, Records
+from eventplane.records import Records
 from parts.presence import outage
 from parts.presence.outage import NOTICE_MS
 from parts.presence.table import Population, PresenceTable
 from tests.fakes.faults import FailingClient, HookedClient
+from tests.fakes.tables import MemoryTables
 from tests.parts.presence.world import HOUR, LIMITS, MINUTE, START, S, World, heartbeat, lifecycle, records_of
 
 pytestmark = pytest.mark.source("P9")

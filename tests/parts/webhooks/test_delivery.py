@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Reason
-from eventplane.records import MemoryTables, Records, Tables
+from eventplane.records import Records, Tables
 from eventplane.sinks import GONE_S
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.log import logger
@@ -33,6 +33,7 @@ from parts.webhooks.service import WebhookService
 from tests.dynamodb import records
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.faults import FailingClient
+from tests.fakes.tables import MemoryTables
 from tests.parts.webhooks.conftest import Hook, alarm
 from tests.unit.lambdas.support import ENDPOINTS
 

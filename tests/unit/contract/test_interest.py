@@ -12,7 +12,8 @@ from eventplane.filters import Exact
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
 from eventplane.interest.table import ANNOUNCEMENT, InterestTable
 from eventplane.interest.uplink import uplink_filters
-from eventplane.records import MemoryTables, RecordError
+from eventplane.records import RecordError
+from tests.fakes.tables import MemoryTables
 from tests.plane import shipped_contract
 
 CONTRACT = shipped_contract()

@@ -10,7 +10,8 @@ from eventplane.interest.table import (
     LeasedAnnouncement,
     announcement_item,
 )
-from eventplane.records import MemoryTables, Records
+from eventplane.records import Records
+from tests.fakes.tables import MemoryTables
 
 
 def leased(participant: str) -> LeasedAnnouncement:

@@ -7,7 +7,7 @@ import pytest
 
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.contract.subscription_table import SORT, SUBSCRIPTION, SubscriptionTable
-from eventplane.records import MemoryTables
+from tests.fakes.tables import MemoryTables
 
 NOW = "2026-01-01T00:00:00.000Z"
 
