@@ -171,14 +171,13 @@ class End(NamedTuple):
 class EventEnds(NamedTuple):
     """The ends of an event by a contract; `refused` is why the plane refuses it.
 
-    A route of the device `goes_up` with it, and is worth `up_ms` in its home (None: for ever).
+    A route of the device `goes_up` with it.
     """
 
     priority: Priority
     ends: tuple[End, ...]
     refused: str | None = None
     goes_up: bool = False
-    up_ms: int | None = None
 
 
 class Judge:
@@ -217,9 +216,7 @@ class Judge:
         # A forwarder sends its own reports up, also without a route.
         is_report = not home and bool(sender.device) and sender.service == self.contract.device.name
         goes_up = is_report or len(local) < len(home)
-        known = EventEnds(
-            self._priority(event), local, None, goes_up, channel_expiry_ms(outbox, self._uplink)
-        )
+        known = EventEnds(self._priority(event), local, None, goes_up)
         if not (goes_up or is_up):
             return known
         if checks_payload:

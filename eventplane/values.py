@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
@@ -93,6 +93,11 @@ share what was drawn before; a simulation passes in that of a seed."""
 def random_share(draw: RandomBytes) -> float:
     """Draw a number from 0 up to 1."""
     return (int.from_bytes(draw(7)) >> 3) / (1 << 53)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the value below which a share of the sorted, non-empty values lie."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def nearest(name: str, known: Collection[str], prefix: str = "") -> str:

@@ -1,5 +1,6 @@
-"""Packages that a test installs: a module and its metadata, as an installer leaves them."""
+"""Packages that a module imports, and those that a test installs with their metadata."""
 
+import ast
 import sys
 from pathlib import Path
 
@@ -22,3 +23,14 @@ def install(
     (directory / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(directory)
     monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def imported_packages(tree: ast.Module) -> set[str]:
+    """Return the top packages that a module imports anywhere."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}

@@ -243,16 +243,3 @@ class _Part:
 
 def _expression(pieces: Pattern) -> str:
     return "".join("." if isinstance(each, Wildcard) else re.escape(each) for each in pieces)
-
-
-def regex(pattern: str) -> str:
-    """Return `pattern` as a regular expression of Python and Java for the whole text; a dot is any character.
-
-    The audit uses it. Its time is bounded by the product of both lengths: each `%` is an atomic group, so
-    nothing is searched twice.
-    """
-    first, *others = map(_expression, parts(pattern))
-    if not others:
-        return first
-    *middle, last = others
-    return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"

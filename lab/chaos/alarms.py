@@ -12,8 +12,8 @@ from statistics import fmean
 from time import time
 from typing import Any, Final
 
+from eventplane.values import quantile
 from lab.background import Background
-from lab.chaos.counters import quantile
 from lab.cloud import CloudEndpoint, function_logs
 from lab.emulator import QueuedMessage, failed_invocations, queued_messages
 from lab.errors import LocalError
@@ -174,7 +174,7 @@ def _statistic(alarm: str, name: str, values: list[float]) -> float:
     if name in _STATISTICS:
         return _STATISTICS[name](values)
     if name.startswith("p"):
-        return quantile(values, float(name[1:]) / 100)
+        return quantile(sorted(values), float(name[1:]) / 100)
     raise UnreadAlarmError(alarm, f"the statistic {name}")
 
 

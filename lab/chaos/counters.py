@@ -81,12 +81,6 @@ def delays_during(struck: Iterable[InjectedFault], sent: Times, arrived: Times) 
     return delays(hit, arrived)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of them lie; 0 when there is none."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-
 def given_up(archive: Path, destination: str) -> Counter[str]:
     """Return how many deliveries to `destination` each device has reported as discarded, by its name."""
     counts: Counter[str] = Counter()

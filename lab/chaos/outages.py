@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from eventplane.values import quantile
 from lab.chaos.alarms import Alarm, Metrics, UnreadAlarmError, Watched
-from lab.chaos.counters import Times, quantile
+from lab.chaos.counters import Times
 from lab.chaos.fault_proxy import Outage
 from lab.chaos.faults import InjectedFault
 from lab.oracle import Key
@@ -144,7 +145,8 @@ def _distribution(delays: Sequence[float]) -> dict[str, int | None]:
     """Return the number, and in milliseconds the median, 99th percentile and longest; None of none."""
     if not delays:
         return {"number": 0, "p50_ms": None, "p99_ms": None, "max_ms": None}
-    p50, p99, most = (round(1_000 * each) for each in (median(delays), quantile(delays, 0.99), max(delays)))
+    p99_s = quantile(sorted(delays), 0.99)
+    p50, p99, most = (round(1_000 * each) for each in (median(delays), p99_s, max(delays)))
     return {"number": len(delays), "p50_ms": p50, "p99_ms": p99, "max_ms": most}
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any, Final
 
+from eventplane.values import quantile
 from lab.benchmarks.results import Figure
-from lab.chaos.counters import delays, delays_during, missing, out_of_order, quantile, recoveries, unexcused
+from lab.chaos.counters import delays, delays_during, missing, out_of_order, recoveries, unexcused
 from lab.chaos.faults import InjectedFault
 from lab.chaos.load import ALARMS, GREETING, KEYWORD, MOTION, READINGS, SERVICES
 from lab.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_outages
@@ -161,8 +162,8 @@ def _urgent(outcome: RunResult) -> Iterator[Figure]:
     for way, arrived in ways.items():
         told = "at the alarm centre" if way == "cloud" else "call placed in the home"
         for when, values in {
-            "all": delays(sent, arrived),
-            "faults": delays_during(outcome.struck, sent, arrived),
+            "all": sorted(delays(sent, arrived)),
+            "faults": sorted(delays_during(outcome.struck, sent, arrived)),
         }.items():
             note = f"{len(values)} alarms, {told}; " + (
                 "the whole run" if when == "all" else "sent during a fault"

@@ -20,6 +20,7 @@ from eventplane.expiry import why_expired
 from eventplane.filter_texts import filter_text
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome as Ended
+from eventplane.values import quantile
 from operations.letters import letter_of
 from operations.reported import NOT_STORED, losses
 
@@ -280,8 +281,7 @@ class Tally:
         if not values:
             return TallyLatency()
         ordered = sorted(values)
-        p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-        return TallyLatency(len(values), values[-1], median(ordered), p99)
+        return TallyLatency(len(values), values[-1], median(ordered), quantile(ordered, 0.99))
 
     def last(self) -> tuple[Followed, ...]:
         """Return the last events, the newest first."""

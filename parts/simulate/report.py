@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eventplane.contract import Channel
 from eventplane.reasons import Outcome
+from eventplane.values import quantile
 from eventplane_aws.prices import PRICES, dollars
 from operations.text import table
 from parts.simulate.cloud import (
@@ -201,7 +202,7 @@ def _inbox(
         "ended_unread": _ended(ended),
         "unread": waiting,
         "usd": _rounded(usd),
-        "shares": [round(_quantile(latencies, share / 100), 3) for share in range(101)] if latencies else [],
+        "shares": [round(quantile(latencies, share / 100), 3) for share in range(101)] if latencies else [],
     }
 
 
@@ -323,13 +324,8 @@ def _ended(counts: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
 def _quantiles(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"p50_s": None, "p99_s": None, "most_s": None}
-    found = {"p50_s": _quantile(values, 0.5), "p99_s": _quantile(values, 0.99), "most_s": values[-1]}
+    found = {"p50_s": quantile(values, 0.5), "p99_s": quantile(values, 0.99), "most_s": values[-1]}
     return {name: round(each, 3) for name, each in found.items()}
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of the sorted `values` does not exceed."""
-    return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def _rounded(value: float) -> float:

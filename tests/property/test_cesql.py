@@ -17,7 +17,7 @@ from eventplane.cesql.analysis import cost, outcomes
 from eventplane.cesql.compilation import compile_filter
 from eventplane.cesql.expression import evaluate
 from eventplane.cesql.functions import Function, Functions
-from eventplane.cesql.operations import matcher, regex
+from eventplane.cesql.operations import matcher
 from eventplane.cesql.parser import MAX_EXPRESSION_LENGTH, quote
 from eventplane.cesql.tree import (
     Arithmetic,
@@ -253,4 +253,3 @@ def test_like_is_as_defined(text: str, pattern: str) -> None:
     expected = plain_like(text, pattern)
     assert matcher(pattern)(text) is expected
     assert compile_filter(Like(Attribute("a"), pattern), BUILTINS)({"a": text}) is expected
-    assert bool(re.fullmatch(regex(pattern), text, re.DOTALL)) is expected

@@ -4,18 +4,10 @@ import ast
 import sys
 from pathlib import Path
 
+from tests.packages import imported_packages
+
 CORE = Path(__file__).parents[2] / "eventplane"
 TREES = {each.relative_to(CORE).as_posix(): ast.parse(each.read_text()) for each in CORE.rglob("*.py")}
-
-
-def imported_packages(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module)
-    return {name.partition(".")[0] for name in names}
 
 
 def test_core_needs_only_the_standard_library() -> None:

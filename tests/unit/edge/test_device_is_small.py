@@ -15,6 +15,7 @@ from lab.ports import free_port
 from lab.tools.device_image import device_closure
 from parts.imports import imported, sources
 from tests.mapped import mapped
+from tests.packages import imported_packages
 from tests.small_contract import small_contract
 from tests.unit.edge.fakes import ALARM, ordered
 
@@ -37,16 +38,6 @@ HEAVY = {
 }
 
 
-def imported_packages(source: str) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module)
-    return {name.partition(".")[0] for name in names}
-
-
 def loaded(*statements: str) -> set[str]:
     """The modules in memory after a fresh interpreter, without `site`, has run `statements`."""
     program = "\n".join(["import sys", *statements, "print(*sys.modules, sep='\\n')"])
@@ -59,7 +50,7 @@ def loaded(*statements: str) -> set[str]:
 @pytest.mark.source("P7")
 @pytest.mark.parametrize("module", DEVICE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
-    strangers = imported_packages(module.read_text()) - set(sys.stdlib_module_names) - OURS
+    strangers = imported_packages(ast.parse(module.read_text())) - set(sys.stdlib_module_names) - OURS
     assert strangers == EXTRAS.get(str(module.relative_to(ROOT)), set())
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -23,7 +22,7 @@ from glue_jobs.delivery_audit.expect import attributes_of, expected_routes
 from lab.archive_generator.contracts import MOTION, audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from operations.archive import Days, FolderArchive, json_object
-from tests.small_contract import put, small_document
+from tests.small_contract import small_document, with_changes
 from tests.unit.operations.support import ACCEPTED_MS, Folder, Plane, Run, line
 
 DAY = "2026-01-01"
@@ -49,14 +48,11 @@ PLAIN = small_document(
 )
 
 
+OLD = compile_contract(PLAIN, "plain")
+
+
 def changed(changes: dict[str, Any]) -> Contract:
-    document = deepcopy(PLAIN)
-    for path, value in changes.items():
-        put(document, path, value)
-    return compile_contract(document, "changed")
-
-
-OLD = changed({})
+    return with_changes(OLD, changes)
 
 
 def sent(id: str, type: str, **more: Any) -> Envelope:
