@@ -48,8 +48,8 @@ _STAMPED: Final = frozenset({EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS, *
 
 _TYPED: Final = ("x", True, False, "true", "false")
 _SAMPLES: Final = (
-    "1999-09-09T09:09:09.999Z", "urn:a:b", "application/json", "a long text, of 40 characters or more", 0, 1,
-    True, "true", "1",
+    "1999-09-09T09:09:09.999Z", "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "urn:a:b",
+    "application/json", "a long text, of 40 characters or more", 0, 1, True, "true", "1",
 )  # fmt: skip
 
 Value = AttributeValue | None
@@ -246,9 +246,14 @@ def _compared(name: str, uses: _Uses) -> tuple[list[AttributeValue], str]:
         if not is_typed:
             return found, problem
         return found + _numbers(uses), f"{name} is compared both as a text and as a number or a truth value"
-    found = _numbers(uses) if is_typed else ["x"]
-    # The rule of an attribute may refuse those texts, and take others.
-    is_free = all(value_problem(name, each) is None for each in found if isinstance(each, str))
+    if is_typed:
+        found = _numbers(uses)
+        # The rule of an attribute may refuse those texts, and take others.
+        is_free = all(value_problem(name, each) is None for each in found if isinstance(each, str))
+    else:
+        # Where only EXISTS asks for it, one value stands for all.
+        found = [each for each in ("x", *_SAMPLES) if value_problem(name, each) is None][:1]
+        is_free = bool(found)
     return found, "" if is_free else f"{name} has a form of its own"
 
 

@@ -42,6 +42,8 @@ def sql(text: str) -> dict[str, Any]:
         sql("type LIKE '%.ring.v1' AND EXISTS source"),
         sql(f"(NOT EXISTS room) OR room LIKE 'b%' OR NOT (room LIKE 'b%') OR type = '{RING}'"),
         sql("EXISTS subject OR (NOT EXISTS subject)"),
+        sql("((EXISTS time OR (NOT EXISTS time)) AND EXISTS dataschema) OR (NOT EXISTS dataschema)"),
+        sql("EXISTS traceparent OR (NOT EXISTS traceparent)"),
         sql(f"type IN ('{RING}', 'another')"),
         desk({"any": [{"exact": {"subject": "a"}}, {"not": {"exact": {"subject": "a"}}}]}),
         desk({"any": [{"prefix": {"subject": "a"}}, {"not": {"prefix": {"subject": "ab"}}}]}),
