@@ -126,7 +126,9 @@ class Operator:
 
     def _publish(self, change: RouteChange, _account: Account, _queues: PlaneQueues) -> None:
         cloud = self._cloud
-        deployment = Baseline(cloud.contract.version, cloud.inboxes, "contracts")
+        deployment = Baseline(
+            cloud.contract.version, cloud.inboxes, "contracts", with_receipts=frozenset(cloud.receipts)
+        )
         publisher = ContractPublisher(
             deployment, cloud.tables("operator"), lambda: datetime.fromtimestamp(cloud.clock() / 1_000, UTC)
         )
