@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, act: Callable[[], object]) -> None:
         try:
-            document = act() or {}
+            document = act()
         except (LocalError, EventPlaneError) as error:
             self._refuse(HTTPStatus.CONFLICT, str(error))
             return
@@ -178,7 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
             problem = f"the plane could not do that ({error}); repeat it, or see build/up/up.log"
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
             return
-        text = json.dumps(document, default=sorted)  # the faults in force may be a set
+        # The faults in force may be a set.
+        text = json.dumps({} if document is None else document, default=sorted)
         self._send(HTTPStatus.OK, text.encode(), "application/json")
 
     def _refuse(self, status: HTTPStatus, error: str) -> None:

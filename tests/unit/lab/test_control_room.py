@@ -97,6 +97,14 @@ def test_an_event_is_sent_as_its_sender(room: ControlRoom, plane: FakePlane) -> 
     assert [each.id for each in plane.tally.last()] == ["mine"]
 
 
+def test_nothing_to_send_is_a_list(
+    room: ControlRoom, plane: FakePlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page then says what to do."""
+    monkeypatch.setattr(plane, "offers", tuple)
+    assert json.loads(Answer(room.url, "GET", "offers").text) == []
+
+
 @pytest.mark.parametrize(
     ("path", "body", "problem"),
     [
