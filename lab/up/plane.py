@@ -135,6 +135,12 @@ class _Readers(InboxReaders):
         super().__init__(urls, client)
         self._tally = tally
 
+    def _run(self, service: str, client: Callable[[], Any], queue_url: str) -> None:
+        """Read on after an error, such as during a deployment, until the end."""
+        while not self._stopping.is_set():
+            super()._run(service, client, queue_url)
+            self._stopping.wait(_REFRESH_S)
+
     def _take(self, service: str, texts: Sequence[str]) -> None:
         for text in texts:
             with suppress(EnvelopeError):
