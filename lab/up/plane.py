@@ -243,8 +243,13 @@ class LocalPlane:
         Raises `NoParticipantError`, `EnvelopeError`, and `WindowFullError` when 200 events of a service in
         the home have no receipt yet.
         """
-        contract = self._plane.contract
-        known = [each.name for each in contract.participants.values() if each is not contract.device]
+        contract, outputs = self._plane.contract, self._plane.outputs
+        known = [
+            each.name
+            for each in contract.participants.values()
+            if each is not contract.device
+            and (each.kind.is_on_device or url_output(each.name, "Outbox") in outputs)
+        ]
         if sender not in known:
             raise NoParticipantError(sender, known)
         whole = completed(contract, event)
@@ -256,7 +261,7 @@ class LocalPlane:
                     self._senders[sender] = Service(sender, self._home.broker.port, client_id=client_id)
             self._senders[sender].client.send(whole, _SEND_S)
         else:
-            url = self._plane.outputs[url_output(sender, "Outbox")]
+            url = outputs[url_output(sender, "Outbox")]
             self._plane.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=whole.json)
         self.tally.sent(whole, sender, time.time() * 1_000)
         return whole.id
