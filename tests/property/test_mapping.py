@@ -24,7 +24,13 @@ from parts.simulate.broker import matches
 words = st.sampled_from(["a", "b", "eventplane", "\u00fc", "$x", ""])
 levels = st.one_of(words, st.sampled_from(["+", "#", "{x}", "{y}", "{", "a+"]))
 patterns = st.lists(levels, min_size=1, max_size=4).map("/".join)
-good_patterns = patterns.filter(lambda each: topic_problem(each) is None)
+literals = st.sampled_from(["a", "b", "\u00fc"])
+# Made to be good: most of `patterns` are not, and drawing until one is takes too long.
+good_patterns = st.tuples(
+    literals,
+    st.lists(literals | st.sampled_from(["+", "{x}", "{y}"]), max_size=3, unique=True),
+    st.sampled_from([[], ["#"]]),
+).map(lambda each: "/".join([each[0], *each[1], *each[2]]))
 topics = st.lists(st.sampled_from(["a", "b", "c", "\u00fc", ""]), min_size=1, max_size=5).map("/".join)
 names = st.text("a/~0- ", max_size=3)
 values = st.recursive(
@@ -55,8 +61,10 @@ def test_patterns_without_overlap_share_no_topic(one: str, other: str, topic: st
     assert overlap(one, one)
 
 
-@given(good_patterns)
+@given(patterns)
 def test_no_pattern_reaches_the_plane(pattern: str) -> None:
+    if topic_problem(pattern):
+        return
     assert pattern.split("/")[0] not in ("eventplane", "+", "#", "")
     for own in ("eventplane/a/outbox", "eventplane/a/inbox/receipts", "/eventplane/a/outbox", "$SYS/broker"):
         assert mapping(pattern).levels(own) is None
