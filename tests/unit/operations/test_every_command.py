@@ -113,8 +113,8 @@ CLOUD = sorted(set(COMMANDS) - LOCAL - NEW - {"completion", "conformance", "inte
 
 
 def failed(name: str) -> int:
-    """Return the status of a command that fails: of a rehearsal 1 is a result."""
-    return 2 if name == "contract rehearse" else 1
+    """Return the status of a command that fails: of a rehearsal and of a proof 1 is a result."""
+    return 2 if name in ("contract prove", "contract rehearse") else 1
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +198,7 @@ def test_a_bad_contract_or_file_is_one_line(
             bad.write_bytes(content)
         given, more = (files | {FILE: bad}, []) if option == FILE else (files, [option, str(bad)])
         status, out, err = run(*line(name, given), *more)
-        assert (status, out) == (1, "")
+        assert (status, out) == (failed(name), "")
         # The commands that find problems print all of them.
         assert is_one_line(err) or (name in ("contract check", "contract compile") and "problem(s)" in err)
         assert str(bad) in err
