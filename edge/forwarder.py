@@ -298,7 +298,7 @@ class Forwarder:
         if link is LinkName.LOCAL:
             self._expect_session(batch)
         if (mapper := self._components.dispatcher.mapper) is not None:
-            mapper.topics.leave(self.links)
+            mapper.topics.connected(link, self.links)
 
     def _expect_session(self, batch: Batch) -> None:
         """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""

@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _RANDOM_BYTES = 16
 
+_NAME_BYTES = 4
+
 _SESSIONS = (LinkName.LOCAL, LinkName.URGENT)
 
 _MOST_FILTERS = 100
@@ -46,7 +48,7 @@ class Mapper:
         random_bytes: Callable[[int], bytes],
         file: Path,
     ) -> None:
-        self.topics = MappedTopics(file, contract)
+        self.topics = MappedTopics(file, contract, random_bytes)
         self._mappings = contract.mappings
         self._outboxes = {each.name: each.outbox for each in contract.participants.values()}
         self._thing = thing
@@ -88,7 +90,8 @@ class Mapper:
             return Submission(event, channel.address, channel)
 
         def variant(attempt: int) -> bytes:
-            return said.event(self._thing, time, said.derived_id(message.mid, attempt))
+            id = said.derived_id(message.mid, attempt, self.topics.names[message.link])
+            return said.event(self._thing, time, id)
 
         first = variant(0), channel.address, channel
         if said.id or message.duplicate:
@@ -100,26 +103,32 @@ class Mapper:
 
 class MappedTopics:
     """The topics to which the two sessions may be subscribed for mappings: those of `contract` and of others
-    before it, also of former runs, which `file` keeps.
+    before it, also of former runs, which `file` keeps, with the `names` of the broker's sessions.
 
-    A broker sends a message once for each filter that matches it (MQTT 5), under several packet ids.
+    A broker sends a message once for each filter that matches it (MQTT 5), under several packet ids. One that
+    has forgotten a session begins its packet ids again: the next gets another name from `random_bytes`.
     """
 
-    def __init__(self, file: Path, contract: Contract) -> None:
+    def __init__(self, file: Path, contract: Contract, random_bytes: Callable[[int], bytes]) -> None:
         self._file = file
+        self._random_bytes = random_bytes
         self._own = {
             (LinkName.URGENT if each.is_urgent(contract) else LinkName.LOCAL, each.filter)
             for each in contract.mappings
         }
-        self._known = self._own | _read_topics(file)
+        former, self.names = _read_topics(file)
+        self._known = self._own | former
         self._leaving: dict[tuple[LinkName, int], set[_Topic]] = {}
         self._write()  # before a session subscribes
 
-    def leave(self, links: Mapping[LinkName, Link]) -> None:
+    def connected(self, session: LinkName, links: Mapping[LinkName, Link]) -> None:
         """Unsubscribe from former topics, once both sessions have those of the contract.
 
-        So no message falls between two sessions.
+        So no message falls between two sessions. The newest connection is that of `session`.
         """
+        if session in _SESSIONS and not links[session].resumed:
+            self.names[session] = self._random_bytes(_NAME_BYTES).hex()
+            self._write()
         self._leaving.clear()  # its answers ended with a connection
         if not all(links[each].up for each in _SESSIONS):
             return
@@ -140,7 +149,9 @@ class MappedTopics:
                 _log.info("left the former topics that no mapping has")
 
     def _write(self) -> None:
-        lines = "".join(f"{session} {filter}\n" for session, filter in sorted(self._known)).encode()
+        topics = [f"{session} {filter}\n" for session, filter in sorted(self._known)]
+        names = [f"{session}={name}\n" for session, name in self.names.items() if name and topics]
+        lines = "".join(topics + names).encode()
         try:
             if not lines:
                 self._file.unlink(missing_ok=True)
@@ -153,18 +164,21 @@ class MappedTopics:
             )  # fmt: skip
 
 
-def _read_topics(file: Path) -> set[_Topic]:
-    """Return the topics of sessions in `file`; a damaged line has none, or the broker would hang up."""
+def _read_topics(file: Path) -> tuple[set[_Topic], dict[LinkName, str]]:
+    """Return the topics and names of sessions in `file`, without damaged lines: the broker would hang up."""
+    topics: set[_Topic] = set()
+    names = dict.fromkeys(_SESSIONS, "")
     try:
         lines = file.read_text("utf-8", "replace").splitlines()
     except OSError:
-        return set()
-    found = (each.partition(" ") for each in lines)
-    return {
-        (LinkName(session), filter)
-        for session, _, filter in found
-        if session in _SESSIONS and topic_problem(filter) is None
-    }
+        return topics, names
+    for line in lines:
+        for session in _SESSIONS:
+            if line.startswith(f"{session}="):
+                names[session] = line.removeprefix(f"{session}=")
+            elif line.startswith(f"{session} ") and topic_problem(line[len(session) + 1 :]) is None:
+                topics.add((session, line[len(session) + 1 :]))
+    return topics, names
 
 
 def _refused(error: EnvelopeError, message: Received, channel: Channel) -> Submission:

@@ -238,12 +238,12 @@ class MappedMessage(NamedTuple):
         members = {**ours, "time": time, **self.attributes, **ours}
         return f'{json.dumps(members, ensure_ascii=False)[:-1]},"data":{self.data}}}'.encode()
 
-    def derived_id(self, mid: int, attempt: int) -> str:
+    def derived_id(self, mid: int, attempt: int, session: str = "") -> str:
         """Return the id of the message that the broker sent under packet id `mid`, alike in a redelivery.
 
-        A broker uses its packet ids again: each `attempt` gives another id.
+        A broker uses its packet ids again: each `attempt` gives another id, and each `session` of the broker.
         """
-        name = f"{self.topic}\n{mid}.{attempt}\n".encode()
+        name = f"{self.topic}\n{session}{mid}.{attempt}\n".encode()
         return hashlib.sha256(name + self.payload).hexdigest()[:_ID_DIGITS]
 
 

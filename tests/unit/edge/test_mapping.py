@@ -64,6 +64,18 @@ def test_a_redelivery_of_what_was_not_stored_is_an_event(mapping_device: Device)
     assert len(moved(mapping_device)) == 1
 
 
+def test_a_new_session_begins_its_packet_ids_again(mapping_device: Device) -> None:
+    device = mapping_device
+    publish(device, MOVED, mid=7)
+    device.disconnect(LinkName.LOCAL)
+    device.local.last.resumed = False
+    device.connect(LinkName.LOCAL)
+    for _ in range(2):
+        publish(device, MOVED, mid=7, duplicate=True)
+        assert len(moved(device)) == 2
+        device.restart()
+
+
 @pytest.mark.parametrize("mids", [(7, 8, 7), (0, 0, 0)])
 def test_an_equal_message_is_another_event(mapping_device: Device, mids: tuple[int, ...]) -> None:
     for mid in mids:
