@@ -63,7 +63,7 @@ def find(names: Sequence[str], seconds: float) -> int:
 
 
 def announce(settings: Settings) -> None:
-    """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
+    """Announce the broker until SIGTERM or SIGINT. Raises `DeviceSettingsError` without `[announcement]`."""
     if settings.announcement is None or settings.local.profile is None:
         raise missing_table("announcement")
     from parts.discovery import dns_sd  # it needs a package

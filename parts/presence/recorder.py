@@ -1,4 +1,4 @@
-"""The functions that record what is said of devices, and arm their timers; a `Judge` decides and reports.
+"""The functions that record statements about devices, and arm their timers; a `PresenceJudge` decides.
 
 A statement is read from a queue message and applied to the state of its device; late and repeated ones change
 nothing.

@@ -23,7 +23,7 @@ _DAY_S = 86_400
 def provision(settings: Settings) -> None:
     """Try until this device has a certificate that need not be renewed, or SIGTERM or SIGINT.
 
-    Raises `SettingsError` when the settings cannot work.
+    Raises `DeviceSettingsError` when the settings cannot work.
     """
     provisioning, own = settings.provisioning, settings.cloud.identity
     if provisioning is None or own is None:  # with the table there is an identity

@@ -62,7 +62,7 @@ class TrafficFlow:
 
 
 def read_traffic(path: Path, contract: Contract) -> tuple[TrafficFlow, ...]:
-    """Return the traffic of a file, checked against `contract`. Raises `InputError`, `OSError`."""
+    """Return the traffic of a file, checked against `contract`. Raises `SimulationInputError`, `OSError`."""
     top = read_table(str(path), bounded(path))
     types = top.section("types")
     top.finish()

@@ -126,7 +126,7 @@ def weather_file(name: str) -> Path:
 def read_weather(named: str, contract: Contract, types: Collection[str] = ()) -> Weather:
     """Return the weather of a file, or an installed one; floods are of the `types` of the traffic.
 
-    Raises `InputError`, `UnknownWeatherError`, `OSError`.
+    Raises `SimulationInputError`, `UnknownWeatherError`, `OSError`.
     """
     is_file = Path(named).suffix == ".toml" or Path(named).exists()
     top = read_table(named, bounded(Path(named) if is_file else weather_file(named)))

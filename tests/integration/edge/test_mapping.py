@@ -65,7 +65,7 @@ def test_a_program_s_messages_are_events_and_its_alarm_reaches_the_home(
 def test_the_broker_repeats_a_message_under_its_packet_id(
     mosquitto: Callable[[str], Broker], restarts: bool
 ) -> None:
-    """What `Message.derived_id` builds on: the flag and the id tell a redelivery from an equal message."""
+    """As `MappedMessage.derived_id` expects: the flag and the id tell a redelivery from an equal message."""
     broker = mosquitto("home")
     first = Probe(broker.port, subscriptions=(KITCHEN,))
     first.next(Connected)

@@ -109,8 +109,6 @@ def test_what_is_no_event_is_ignored(mapping_device: Device) -> None:
     ("payload", "reason"),
     [
         (b"ON", "not_json"),
-        (b"\xff", "not_utf8"),
-        (b'{"occupancy": true, "last_seen": 5}', "attribute_value"),
         (b'{"occupancy": true, "battery": "%s"}' % (b"x" * MAX_EVENT_BYTES), "too_large"),
     ],
 )
@@ -132,11 +130,6 @@ def test_a_flood_of_dead_letters_is_counted(mapping_device: Device) -> None:
         publish(mapping_device, b"%d ON" % number, mid=number + 1)
     assert len(letters(mapping_device)) == MOST_LETTERS
     assert mapping_device.not_stored()["zigbee.outbox", "not_json"] == 5
-
-
-def test_text_is_data(mapping_device: Device) -> None:
-    publish(mapping_device, b"ON", "homeassistant/switch/lamp/state")
-    assert [each.data() for each in moved(mapping_device)] == [{"state": "ON"}]
 
 
 def test_an_alarm_has_the_urgent_session_alone(mapping_device: Device) -> None:
