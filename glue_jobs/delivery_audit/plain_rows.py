@@ -92,12 +92,14 @@ def handover_rows(records: Iterable[JsonRow], window: Window, number: Number) ->
     return made
 
 
-def tap_rows(records: Iterable[JsonRow], window: Window, routes: Routes, number: Number) -> list[TappedRow]:
+def tap_rows(
+    records: Iterable[JsonRow], window: Window, routes: Routes, number: Number, *, is_listed: bool = False
+) -> list[TappedRow]:
     """Return the tap's rows, as `rows.tap_rows` does; `routes` are `expected_routes`."""
-    return [_tapped(each, window, routes, number) for each in records]
+    return [_tapped(each, window, routes, number, is_listed=is_listed) for each in records]
 
 
-def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number) -> TappedRow:
+def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number, *, is_listed: bool) -> TappedRow:
     accepted_at_ms, archived_at_ms, client_id, _, message_id, place, event, original, refusal, *_ = (
         record.values
     )
@@ -130,7 +132,7 @@ def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number) -> 
         partition=texts.get("partitionkey"),
         dead_letter_reason=texts.get("deadletterreason"),
         recorded_at_ms=read["recordedtime"],
-        said_at_ms=_time(texts.get("time") or ""),
+        said_at_ms=_time(texts.get("time") or "") if is_listed else None,
         expires_at_ms=ends_ms if own_end_ms is not None and is_time(ends_ms) else own_end_ms,
         hops=read[ROUTER_HOPS],
         asks_best_effort=bool(read[DELIVERY_GUARANTEE]),
