@@ -184,9 +184,8 @@ class RoutingStack(PlaneStack):
         """Make the functions that bring events to devices, and tell them which events the cloud wants."""
         contract = self.contract
         answers, outbox = self.inboxes[DOWNLINK], self.outboxes[DOWNLINK]
-        DownlinkFunctions(
-            self, "DownlinkFunctions", contract=contract, inbox=inbox, answers=answers, outbox=outbox
-        )
+        # Not by the name of its class: the id is part of what is deployed.
+        DownlinkFunctions(self, "Downlink", contract=contract, inbox=inbox, answers=answers, outbox=outbox)
         wants = contract.device.outbox.forward is Forward.WANTED and OPERATIONS in self.outboxes
         if wants and leads_down(contract.participants):
             uplink_interest(self, self.outboxes[OPERATIONS], contract)

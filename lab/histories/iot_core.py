@@ -108,7 +108,7 @@ class IotCore:
         self.engine.note("IoT Core", f"sends down to {topic}")
         message = BrokerMessage(topic, payload, qos)
         if rule := _broken(message):
-            raise ClientError({"Error": {"Code": rule.code, "BrokerMessage": problem(rule)}}, "Publish")
+            raise ClientError({"Error": {"Code": rule.code, "Message": problem(rule)}}, "Publish")
         self.broker.publish(message)
         until_s, after_s = self.copies
         if self.engine.now_s < until_s:
