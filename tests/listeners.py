@@ -25,7 +25,7 @@ Listener = tuple[IPv4Address | IPv6Address, int]
 
 def listeners() -> set[Listener]:
     """Return those of this process and of all that it started."""
-    sockets = {each for pid in _tree() for each in _sockets(pid)}
+    sockets = {each for pid in _tree() for each in sockets_of(pid)}
     rows = [
         line.split()
         for table in ("tcp", "tcp6")
@@ -54,7 +54,8 @@ def only_the_loopback_interface() -> Iterator[None]:
     """Nothing that these tests start listens anywhere else."""
     with _Watch() as watch:
         yield
-    assert [each for each in elsewhere(watch.found) if each[1] not in BY_DESIGN] == []
+    found = [each for each in elsewhere(watch.found) if each[1] not in BY_DESIGN]
+    assert not found, f"they listened for others too: {found}"
 
 
 def _tree() -> Iterator[int]:
@@ -64,8 +65,8 @@ def _tree() -> Iterator[int]:
         waiting += children(pid)
 
 
-def _sockets(pid: int) -> Iterator[str]:
-    """The numbers of the sockets that a process has open, while it lives."""
+def sockets_of(pid: int) -> Iterator[str]:
+    """Yield the numbers of the sockets that a process has open, while it lives."""
     with suppress(OSError):
         for each in (_PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):

@@ -36,6 +36,9 @@ _PAUSES: Final = 4
 _MOST_COPIES: Final = 8
 """Of one event within so many pauses, where one or two are right."""
 
+_LEAST_WINDOW_S: Final = 1.0
+"""Shortest time in which copies are counted, seconds: the pauses of a program that floods are too short."""
+
 
 class Requirement(NamedTuple):
     """A rule: its paragraph, its name, and what checks it. The check raises `RuleBrokenError`."""
@@ -209,7 +212,7 @@ def _full_is_not_stored(bench: Bench) -> None:
     pause, copies = monotonic() - began, len(bench.arrived)
     bench.refused, bench.answering = SPOOL_FULL, True
     bench.answer(text, refused=SPOOL_FULL)
-    bench.work(_PAUSES * pause)
+    bench.work(max(_PAUSES * pause, _LEAST_WINDOW_S))
     bench.wait(lambda: len(bench.arrived) > copies, "the event again, for nobody has stored it")
     if (more := len(bench.arrived) - copies) > _MOST_COPIES:
         raise RuleBrokenError("pauses as without a receipt", f"{more} copies within {_PAUSES} pauses")
