@@ -34,7 +34,7 @@ from eventplane.device_reports import PLANE_TYPES
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.names import SENDERS
-from eventplane.payloads import payload_problem, payload_refusal
+from eventplane.payloads import payload_problem, payload_refusal, schemas_of
 
 _MOST_CONTRACT: Final = 64 * 1024 * 1024
 _MOST_EVENT: Final = 1024 * 1024
@@ -352,7 +352,7 @@ def check_payload(contract: Contract, event: Envelope) -> Refusal | None:
 
 def payload_check(contract: Contract) -> Callable[[Envelope], Refusal | None]:
     """Return a check of payloads by `contract`: it returns why the cloud refuses one, or None."""
-    schemas = {id: schema for each in contract.event_types.values() for id, schema in each.schemas.items()}
+    schemas = schemas_of(contract)
     registry: SchemaRegistry = Registry().with_resources(
         (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
     )

@@ -202,9 +202,8 @@ class Judge:
             stamped = _stamped(event, sender)
         except EnvelopeError as error:
             if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
-                return EventEnds(
-                    self._priority(event), (), error.reason
-                )  # no letter is written about a letter
+                # A dead letter is not the subject of another one.
+                return EventEnds(self._priority(event), (), error.reason)
             return self._refused(tapped, sender, Refusal(error.reason, error.detail))
         if wrong := self.rights.refusal(stamped):
             return self._refused(tapped, sender, wrong)

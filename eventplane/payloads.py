@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from eventplane import strict_json
@@ -20,6 +20,11 @@ ASSUMED: Final = "application/json"
 
 _QUOTED: Final = 200
 """Most characters of a path, and of a message, in a refusal's detail: both may quote the payload."""
+
+
+def schemas_of(contract: Contract) -> dict[str, Mapping[str, Any]]:
+    """Return the JSON Schemas of all types of events, by `$id`."""
+    return {id: schema for each in contract.event_types.values() for id, schema in each.schemas.items()}
 
 
 def payload_refusal(

@@ -15,6 +15,7 @@ from eventplane.contract import Contract, Downlink, Priority
 from eventplane.device_reports import PLANE_TYPES
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import OWN_SERVICES, REPLY_TYPE
+from eventplane.payloads import schemas_of
 from eventplane.sending import SendingRights
 from eventplane.values import timestamp
 
@@ -36,10 +37,10 @@ class Offer:
 
 def offers(contract: Contract, home: str) -> tuple[Offer, ...]:
     """Return what the services of `home` and of the cloud can send, first what is urgent and received."""
-    rights = SendingRights(contract)
+    rights, schemas = SendingRights(contract), schemas_of(contract)
     types = [each for each in contract.event_types if each not in PLANE_TYPES and each != REPLY_TYPE]
     found = [
-        _offer(contract, home, type, each.name)
+        _offer(contract, home, type, each.name, schemas)
         for type in types
         for each in rights.declared_senders(type) or rights.senders(type)
         if each is not contract.device and not each.retired and each.name not in OWN_SERVICES
@@ -47,18 +48,17 @@ def offers(contract: Contract, home: str) -> tuple[Offer, ...]:
     return tuple(sorted(found, key=lambda each: (each.priority is not Priority.URGENT, not each.is_received)))
 
 
-def _offer(contract: Contract, home: str, type: str, sender: str) -> Offer:
+def _offer(
+    contract: Contract, home: str, type: str, sender: str, known: Mapping[str, Mapping[str, Any]]
+) -> Offer:
     participant, schemas = contract.participants[sender], contract.event_types[type].schemas
     source = f"/homes/{home}/{sender}" if participant.kind.is_on_device else f"/{sender}"
     event: dict[str, Any] = {"type": type, "source": source}
     data, problem = None, ""
     if schemas:
         event["dataschema"] = list(schemas)[-1]
-        all_schemas = {
-            id: each for known in contract.event_types.values() for id, each in known.schemas.items()
-        }
         try:
-            data = example_of(event["dataschema"], all_schemas)
+            data = example_of(event["dataschema"], known)
         except NoExampleError as error:
             problem = str(error)
     (outcome,) = outcomes(contract, completed(contract, event), sender)

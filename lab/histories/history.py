@@ -53,7 +53,7 @@ from lab.histories.story import (
 from lab.histories.subscriber import Administrator
 from lab.histories.wires import CurrentFaults
 from lab.histories.wiring import SETTLES_S, Wiring
-from parts.simulate.home import HomeModel
+from parts.simulate.home import SCRATCH, HomeModel
 from parts.simulate.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
 from tests.fakes.sqs import FakeQueue
 
@@ -81,8 +81,6 @@ MENDS_S: Final = 1_200.0
 
 LOOKS_S: Final = 20.0
 """How long it goes on between two looks whether it is over."""
-
-SCRATCH: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - in memory, a folder of its own in it
 
 DATA: Final[dict[str, Any]] = {
     "org.eventplane.alarm.keyword.v1": {"keyword": "help"},

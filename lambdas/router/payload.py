@@ -12,7 +12,7 @@ from eventplane.contract import Contract, SchemaCheck
 from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
-from eventplane.payloads import payload_problem, payload_refusal
+from eventplane.payloads import payload_problem, payload_refusal, schemas_of
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
 EVENT_SECONDS: Final = 0.5
@@ -92,7 +92,7 @@ def _validators(contract: Contract) -> dict[str, Any]:
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
-    schemas = {id: schema for each in contract.event_types.values() for id, schema in each.schemas.items()}
+    schemas = schemas_of(contract)
     # Without a registry of its own the library would fetch what a `$ref` names from the network.
     registry = Registry().with_resources(
         (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()

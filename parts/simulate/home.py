@@ -31,6 +31,8 @@ from parts.simulate.broker import BrokerMessage, BrokerModel, ClientModel, Limit
 from parts.simulate.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, LineModel
 from parts.simulate.timeline import START_S, Killed, Timeline, Wakeup
 
+SCRATCH: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - in memory, a folder of its own in it
+
 RULE: Final = "ingest"
 """The rule of IoT Core that reads what homes publish."""
 

@@ -27,17 +27,14 @@ from eventplane_aws.prices import IOT_BYTES, chunks
 from eventplane_aws.rules import IOT_UNACKNOWLEDGED
 from parts.simulate.broker import BrokerMessage, BrokerModel, Limits
 from parts.simulate.draws import draws
-from parts.simulate.home import RESTART_S, RULE, HomeModel
+from parts.simulate.home import RESTART_S, RULE, SCRATCH, HomeModel
 from parts.simulate.line import CLOUD_DELAY_S
 from parts.simulate.timeline import START_S, Timeline
-from parts.simulate.traffic import TrafficFlow
+from parts.simulate.traffic import DAY_H, HOUR_S, TrafficFlow
 from parts.simulate.weather import MINUTE_S, Weather, Window
 
-HOUR_S: Final = 3_600.0
 BUCKETS: Final = 336
 """Points of a curve over all days."""
-
-SCRATCH: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - in memory, a folder of its own in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Simulation:
     @property
     def ends_s(self) -> float:
         """When it ends, seconds."""
-        return self.days * 24 * HOUR_S
+        return self.days * DAY_H * HOUR_S
 
     @property
     def bucket_s(self) -> float:

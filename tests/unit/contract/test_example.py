@@ -8,12 +8,11 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from contract.example import NoExampleError, example_of
+from eventplane.payloads import schemas_of
 from tests.plane import shipped_contract
 
 ID = "https://schemas.example.org/it.json"
-SHIPPED = {
-    id: schema for each in shipped_contract().event_types.values() for id, schema in each.schemas.items()
-}
+SHIPPED = schemas_of(shipped_contract())
 
 
 def example(schema: dict[str, Any], **others: dict[str, Any]) -> Any:
