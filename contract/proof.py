@@ -90,7 +90,7 @@ def prove(contract: Contract, images: Sequence[Contract] = ()) -> Iterator[Proof
                     yield _Claim(image, contract, service, each).proof(image.version)
     for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
         for each in dict.fromkeys(urgent_types(contract, service)):
-            # One without `sends` may send what nobody names; that it sends alarms is no more than possible.
+            # One without `sends` may send any type that no participant names: it need not do so.
             is_named = service.may_send(each) or service.may_ask(each)
             if is_named and service.name not in OWN_SERVICES:
                 yield _Claim(contract, contract, service, each).proof(None)

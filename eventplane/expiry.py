@@ -53,9 +53,9 @@ def channel_expiry_ms(*channels: Channel) -> int | None:
 def is_expired_on_device(event: Envelope, boot: str, uptime_ms: int) -> bool:
     """Return whether `event` has expired on a device that has been up for `uptime_ms` since `boot`.
 
-    Its forwarder says until when, by the one clock that all programs of a boot share and nobody can set. Time
-    before this boot counts as 0, as does what another machine says. Without a limit only what had no lifetime
-    at all has expired.
+    Its forwarder says until when, by the one clock that all programs of a boot share, and that cannot be set.
+    Time before this boot counts as 0, as does what another machine says. Without a limit only what had no
+    lifetime at all has expired.
     """
     if UPTIME_LIMIT not in event.attributes:
         return lifetime_ms(event) == 0

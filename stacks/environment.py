@@ -102,7 +102,7 @@ class Environment:
         name: stands in every resource's name.
         account, region: where it may be deployed; None means wherever the credentials lead. An environment
             that keeps data must name both (`check_complete`).
-        costs: who is told when it becomes expensive; None: nobody.
+        costs: who is told when it becomes expensive; None: there are no such messages.
         devices: how many it is for. A deployment is refused where the account's quotas do not suffice.
         is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
             it, and it has no roles for the CDK to assume.

@@ -86,7 +86,7 @@ def _checks(
 
     missing, pending = partial(check, INCOMPLETE), partial(check, OPEN)
     hops = ", ".join(sorted({str(row["hop"]) for row in found.get(Kind.LOST, ())}))
-    # What is missing of a device is one finding for many events where nobody can tell which.
+    # What is missing of a device is one finding for many events, where it is not known which.
     yield check(BROKEN, Kind.LOST, totals["lost"], "event", f"lost on the way: {hops}.")
     yield from of_findings(BROKEN, (each for each in BROKEN_KINDS if each is not Kind.LOST))
     share = f"{attested(coverage)} attested by manifests: coverage {percent(coverage['share'] or 0)}."

@@ -213,7 +213,7 @@ def _full_is_not_stored(bench: Bench) -> None:
     bench.refused, bench.answering = SPOOL_FULL, True
     bench.answer(text, refused=SPOOL_FULL)
     bench.work(max(_PAUSES * pause, _LEAST_WINDOW_S))
-    bench.wait(lambda: len(bench.arrived) > copies, "the event again, for nobody has stored it")
+    bench.wait(lambda: len(bench.arrived) > copies, "the event again, as it is not stored")
     if (more := len(bench.arrived) - copies) > _MOST_COPIES:
         raise RuleBrokenError("pauses as without a receipt", f"{more} copies within {_PAUSES} pauses")
     bench.refused = None

@@ -462,7 +462,7 @@ def run_home(plan: Simulation, number: int, told: Callable[[float], object] = la
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the forwarder's log away: of a week nobody would read it."""
+    """Discard the forwarder's log: that of a week is too long to be read."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -32,7 +32,7 @@ BYTES: Final = 200
 class TrafficFlow:
     """Events of a `type` that the service `sender` of each home sends, `per_hour` of a day (UTC).
 
-    `data` is theirs; None: so many `bytes` of it, of which nobody checks more than the size.
+    `data` is theirs; None: so many `bytes` of it, of which only the size matters.
     """
 
     type: str
