@@ -60,8 +60,8 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 # The property tests of an area are those that import its package.
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
-TYPED = $(or $(PACKAGE),$(foreach area,$(AREAS),$(or $(package_$(area)),$(area))) examples)
-UNTYPED := ':!examples/nats/tests' ':!lab/benchmarks' ':!lab/packages' ':!lab/tools'
+TYPED = $(or $(PACKAGE),$(foreach area,$(AREAS),$(or $(package_$(area)),$(area))))
+UNTYPED := ':!lab/examples/nats/tests' ':!lab/benchmarks' ':!lab/packages' ':!lab/tools'
 # The files below $1 that git tracks, whose names end like $2, as arguments: folders of one's own in the checkout are left alone.
 # Not `git ls-files`, which has those that were deleted. Without git all files count that .gitignore does not name.
 tracked = git grep $(if $(wildcard .git),,--no-index) -lze '' -- $1 | grep -zE '\.($2)$$' | xargs -0
@@ -85,7 +85,7 @@ room_site := tests/integration/test_site.py
 # Audits are half of what runs on Spark: in one room it would end minutes after all others.
 room_spark-audit := $(wildcard tests/spark/test_audit*.py)
 room_spark := tests/spark $(addprefix --ignore=,$(room_spark-audit))
-room_nats := examples/nats/tests
+room_nats := lab/examples/nats/tests
 PARTS := --no-print-directory --jobs=4 --output-sync=target --keep-going
 
 test: java ## Run every check and test

@@ -25,7 +25,7 @@ ROOT_PAGES: Final = ("CHANGELOG.md",)
 PART_PAGES: Final = tuple(
     sorted(
         str(each.relative_to(ROOT))
-        for room in ("parts", "lab", "examples")
+        for room in ("parts", "lab", "lab/examples")
         for each in (ROOT / room).glob("*/*.md")
         if each.stem in ("how-to", "reference", "explanation")
     )

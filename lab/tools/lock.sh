@@ -17,6 +17,6 @@ for each in build emulator docs; do
 done
 # One version of a package everywhere: what ships is what is tested.
 compile lambdas/requirements.in lambdas/requirements.txt --constraint requirements.txt
-compile examples/nats/requirements.in examples/nats/requirements.txt --constraint requirements.txt
+compile lab/examples/nats/requirements.in lab/examples/nats/requirements.txt --constraint requirements.txt
 # Where a package comes from is said by each machine's own settings.
 .venv/bin/npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit

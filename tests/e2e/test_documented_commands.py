@@ -22,7 +22,7 @@ OTHER_PAGES = {
     "docs/tutorials/": "they are followed, with what they print: test_followed_tutorials.py, tests/unit",
     "docs/adr/": "they are history",
     "docs/reference/contract.md": "with what it prints: tests/unit/contract/test_commands.py",
-    "examples/nats/": "it needs a NATS server: examples/nats/tests",
+    "lab/examples/nats/": "it needs a NATS server: lab/examples/nats/tests",
 }
 """Pages without a command that is run here, by their beginning."""
 

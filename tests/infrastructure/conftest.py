@@ -26,7 +26,7 @@ DOMAIN = DeviceDomain(
 )
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 URLS = {"alarm-centre": "https://events.alarm-centre.example/v1?site=7"}
-NATS = ProtocolSettings(package="examples/nats", url="nats://nats.example:4222", secret="nats-of-routers")
+NATS = ProtocolSettings(package="lab/examples/nats", url="nats://nats.example:4222", secret="nats-of-routers")
 LAYER = "arn:aws:lambda:eu-central-1:123456789012:layer:collector-amd64:7"
 
 

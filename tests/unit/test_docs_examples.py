@@ -19,7 +19,7 @@ from lab.tools.docs_site import PART_PAGES, with_tables
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("tutorials", "how-to", "reference", "explanation")
-BESIDE_THE_KINDS = ("README.md", "docs/CONTRIBUTING.md", "docs/SECURITY.md", "examples/README.md")
+BESIDE_THE_KINDS = ("README.md", "docs/CONTRIBUTING.md", "docs/SECURITY.md", "lab/examples/README.md")
 PAGES = [
     *(ROOT / each for each in BESIDE_THE_KINDS),
     *sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md")),

@@ -69,8 +69,7 @@ def test_the_areas_cover_every_package_and_its_unit_tests() -> None:
     planned = " ".join(make("check", f"AREA={area}").stdout for area in areas)
     packages = set(re.findall(r"-- (\S+) [^|]*\| [^|]* \| xargs -0 mypy", planned))
     typed = re.search(r"^files = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    # The examples are checked with the whole: their tests need a broker.
-    assert packages == set(re.findall(r'"(\w+)"', typed[1])) - {"examples"}
+    assert packages == set(re.findall(r'"(\w+)"', typed[1]))
     tested = set(re.findall(r"tests/unit/(\w+)", planned))
     folders = {each.parent.name for each in (ROOT / "tests" / "unit").glob("*/test_*.py")}
     assert folders - tested == {"benchmarks"}

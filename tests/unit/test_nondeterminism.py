@@ -23,7 +23,7 @@ from tests.unit.contract.small import small
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
     "contract", "edge", "eventplane", "eventplane_aws", "eventplane_client", "eventplane_mqtt", "glue_jobs",
-    "lambdas", "operations", "parts", "examples/nats/eventplane_nats",
+    "lambdas", "operations", "parts", "lab/examples/nats/eventplane_nats",
 )  # fmt: skip
 
 WIRING = {
@@ -50,10 +50,10 @@ WIRING = {
     "parts/webhooks/endpoint.py": "has a real socket, which a timer cuts",
     "lambdas/common/metrics.py": "has a mutex around the library's global, and awaits nothing in it",
     "lambdas/router/cpu_limit.py": "asks which thread gets signals",
-    "examples/nats/eventplane_nats/connection.py": "has the asyncio thread of a real connection",
-    "examples/nats/eventplane_nats/transport.py": "runs on the asyncio of a real connection",
-    "examples/nats/eventplane_nats/sender.py": "runs on the asyncio of a real connection",
-    "examples/nats/eventplane_nats/relay.py": "is a program: it waits for signals",
+    "lab/examples/nats/eventplane_nats/connection.py": "has the asyncio thread of a real connection",
+    "lab/examples/nats/eventplane_nats/transport.py": "runs on the asyncio of a real connection",
+    "lab/examples/nats/eventplane_nats/sender.py": "runs on the asyncio of a real connection",
+    "lab/examples/nats/eventplane_nats/relay.py": "is a program: it waits for signals",
 }
 """The modules that may use the machine's, and why."""
 

@@ -1,5 +1,5 @@
-"""The programs in examples/ work, and the receiver of webhooks. call_for_help.py has more tests, in the cloud
-and in a home; audit_notebook.py has its own in tests/unit/glue_jobs/test_small.py."""
+"""The programs in lab/examples/ work, and the receiver of webhooks. call_for_help.py has more tests, in the
+cloud and in a home; audit_notebook.py has its own in tests/unit/glue_jobs/test_small.py."""
 
 import base64
 import http.client
@@ -36,7 +36,7 @@ from tests.unit.client.worlds import create_filter_table
 from tests.unit.lambdas.support import LambdaContext
 
 ROOT = Path(__file__).parents[3]
-EXAMPLES = ROOT / "examples"
+EXAMPLES = ROOT / "lab" / "examples"
 KEY = base64.b64encode(b"k" * 32).decode()
 
 
@@ -187,7 +187,7 @@ def test_the_receiver_stores_once(start: Callable[..., Child], tmp_path: Path, i
     both = tmp_path / "both.pem"
     both.write_bytes(identity.certificate.read_bytes() + identity.key.read_bytes())
     receiver = start(
-        "../parts/webhooks/receiver",
+        "../../parts/webhooks/receiver",
         KEYS=KEY,
         RECEIVED=str(tmp_path / "received.db"),
         PORT="0",

@@ -22,7 +22,7 @@ from tests.eventually import eventually
 from tests.integration.cloud import Archive, enter, enter_as, program_of
 
 ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "examples" / "call_for_help.py"
+EXAMPLE = ROOT / "lab" / "examples" / "call_for_help.py"
 SECONDS = 60
 LOT = 12
 KILLS = 5

@@ -20,7 +20,7 @@ from tests.integration.access import start_guarded
 from tests.integration.edge.conftest import Home, RecordingCloud, wait_for
 
 ROOT = Path(__file__).parents[3]
-EXAMPLES = ROOT / "examples" / "receipts"
+EXAMPLES = ROOT / "lab" / "examples" / "receipts"
 NODE = (EXAMPLES / "publish.js").read_text()
 
 

@@ -101,7 +101,7 @@ def test_the_notebook_shows_what_was_audited(archive: SmallArchive, tmp_path: Pa
     manifest = {"epoch": archive.epoch_of("home-1"), "statements": [stated]}
     archive.send(MANIFEST, source=forwarder_source("home-1"), data=manifest)
     audited(MemoryObjects(archive.bodies()), FolderObjects(tmp_path), is_listed=True)
-    notebook = Path(__file__).parents[3] / "examples/audit_notebook.py"
+    notebook = Path(__file__).parents[3] / "lab/examples/audit_notebook.py"
     page = subprocess.check_output([sys.executable, notebook, tmp_path], text=True).strip()
     pictures = re.findall(r"<svg.*?</svg>", Path(page).read_text())
     drawn = (ElementTree.fromstring(each) for each in pictures)  # noqa: S314 - our own
@@ -119,7 +119,7 @@ def test_the_notebook_shows_what_was_audited(archive: SmallArchive, tmp_path: Pa
 
 def test_a_bar_of_the_notebook_is_never_negative() -> None:
     """The clock of a device may be ahead."""
-    bars = runpy.run_path("examples/audit_notebook.py")["Bars"]
+    bars = runpy.run_path("lab/examples/audit_notebook.py")["Bars"]
     picture = bars("Latency", ["p99"], [("said to cloud", [-5.0])])._repr_svg_()
     assert re.findall(r'<rect .*width="(.*?)"', picture) == ["0.0"]
     assert ">-5 " in picture

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from eventplane_nats.connection import NatsLink
-from examples.nats.tests.server import NatsServer, start_nats
+from lab.examples.nats.tests.server import NatsServer, start_nats
 from lab.process import Supervisor
 from tests.conftest import own_state
 from tests.listeners import only_the_loopback_interface

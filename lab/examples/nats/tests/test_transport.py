@@ -39,7 +39,7 @@ from eventplane_nats.rights import password_variable
 from eventplane_nats.sender import PAUSE_S, NatsSender
 from eventplane_nats.streams import Fill, level, make_stream
 from eventplane_nats.transport import NatsTransport
-from examples.nats.tests.server import NatsServer, start_nats
+from lab.examples.nats.tests.server import NatsServer, start_nats
 from lab.process import Supervisor
 from lambdas.common.sender import TAKEN, Acceptance
 from tests.eventually import eventually

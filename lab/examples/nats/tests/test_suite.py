@@ -20,7 +20,7 @@ from eventplane_client.subscription import NoSubscriptions
 from eventplane_nats.connection import NatsLink
 from eventplane_nats.streams import level, make_stream
 from eventplane_nats.transport import NatsTransport
-from examples.nats.tests.server import NatsServer
+from lab.examples.nats.tests.server import NatsServer
 from tests.eventually import eventually
 from tests.unit.client.test_contract_suite import *  # noqa: F403
 from tests.unit.client.worlds import MAX_RECEIVES, READER, SENDER, VISIBILITY_S, Steps

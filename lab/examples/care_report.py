@@ -1,6 +1,6 @@
 """A cloud service: store the readings that wait in its inbox, print the mean of each home, and end.
 
-Run it as `python examples/care_report.py`, for example every hour. READINGS is its database; it ends when
+Run it as `python lab/examples/care_report.py`, for example every hour. READINGS is its database; it ends when
 nothing came for IDLE_S seconds. Each event is stored under its key, so one that comes again changes nothing:
 this program needs no state of the client library.
 """

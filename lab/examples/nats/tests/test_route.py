@@ -19,7 +19,7 @@ from eventplane_client.sqs import SqsTransport
 from eventplane_nats.connection import NatsLink
 from eventplane_nats.relay import Relay
 from eventplane_nats.streams import channels, make_stream
-from examples.nats.tests.server import NatsServer
+from lab.examples.nats.tests.server import NatsServer
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function

@@ -1,7 +1,7 @@
 """A service on a device: put one temperature a minute into the plane, also while there is no network.
 
-Run it as `python examples/thermometer.py`. SENSOR names a file with thousandths of a degree Celsius, as Linux
-has for its sensors, ROOM the room, and INTERVAL_S the seconds between two readings.
+Run it as `python lab/examples/thermometer.py`. SENSOR names a file with thousandths of a degree Celsius, as
+Linux has for its sensors, ROOM the room, and INTERVAL_S the seconds between two readings.
 """
 
 import os

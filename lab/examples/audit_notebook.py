@@ -1,8 +1,8 @@
 """A notebook of an audit's results: latency, losses by hop, coverage by day, worst devices.
 
 Cells begin with `# %%`, so VS Code and Jupyter (by jupytext) open it as a notebook and show the plots. As a
-program, `python examples/audit_notebook.py build/audit`, it writes them to build/audit/plots.html. It needs
-DuckDB alone; the audit with `--DELIVERIES true` writes what the latencies are taken of.
+program, `python lab/examples/audit_notebook.py build/audit`, it writes them to build/audit/plots.html. It
+needs DuckDB alone; the audit with `--DELIVERIES true` writes what the latencies are taken of.
 """
 
 # %%

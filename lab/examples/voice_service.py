@@ -1,7 +1,7 @@
 """Request and reply: raise an alarm for each line on standard input with "help", and say who answered.
 
-Run it as `python examples/voice_service.py`. REPLY_TIMEOUT_S is how long it waits for the replies. The alarm
-is stored on the device before anybody replies, and is delivered whether the replies come in time or not.
+Run it as `python lab/examples/voice_service.py`. REPLY_TIMEOUT_S is how long it waits for the replies. The
+alarm is stored on the device before anybody replies, and is delivered whether or not replies come in time.
 """
 
 import os
