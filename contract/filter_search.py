@@ -30,7 +30,7 @@ from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN, Pattern, Type, Wildcard, read, to_integer
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql
 from eventplane.hops import ROUTER_HOPS
-from eventplane.names import EPOCH, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, SEQUENCE
+from eventplane.names import EPOCH, FOLLOWED_CONTRACT, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, SEQUENCE
 
 MAX_STATES: Final = 20_000
 """Most states of the automaton of an attribute. Ours: a second of computing."""
@@ -43,7 +43,9 @@ _WITNESSES: Final = 8
 
 _MOST_DOUBTS: Final = 3
 
-_STAMPED: Final = frozenset({EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS, *LIFETIME_ATTRIBUTES})
+_STAMPED: Final = frozenset(
+    {EPOCH, SEQUENCE, FOLLOWED_CONTRACT, ORDER, ORDER_EPOCH, ROUTER_HOPS, *LIFETIME_ATTRIBUTES}
+)
 """Attributes that the plane sets between two routers, so that both may see another value."""
 
 _TYPED: Final = ("x", True, False, "true", "false")

@@ -7,7 +7,7 @@ in the plane has the last two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from eventplane.contract.publication import (
     unserved,
 )
 from eventplane.errors import EventPlaneError
-from eventplane.records import NEW, Tables
+from eventplane.records import Tables
 from eventplane.resource_names import RECEIPTS_OUTPUT, RECEIPTS_SUFFIX, RETIRED_OUTPUT, resource_name
 from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane_aws.rules import DYNAMODB_ITEM
@@ -88,6 +88,22 @@ class AlarmFloorError(PublishError):
     @property
     def lines(self) -> str:
         return "".join(f"\n  {each}" for each in self.problems)
+
+
+class CandidateError(PublishError):
+    """The contract `candidate` is being rolled out."""
+
+    candidate: str
+    message = (
+        "contract {candidate} is being rolled out; finish that or go back first "
+        "(eventplane contract rollout status)"
+    )
+
+
+class NoCandidateError(PublishError):
+    """No roll-out is to be ended."""
+
+    message = "no contract is being rolled out; look at what is in force (eventplane contract rollout status)"
 
 
 class OvertakenError(PublishError):
@@ -183,29 +199,82 @@ class ContractPublisher:
             raise TooLargeError(size, DYNAMODB_ITEM.most)
 
     def publish(self, contract: Contract) -> None:
-        """Put `contract` into force. Raises what `check` raises, and `OvertakenError`."""
+        """Put `contract` into force. Raises what `check` raises, `CandidateError`, and `OvertakenError`."""
         self.check(contract)
-        before = self.in_force()
-        # First what the head names, so that it never names what is not there; and always, so that a damaged
-        # one is mended.
-        self._table.contracts.force(published(contract))
+        before = self._settled()
+        self._store(contract)
         if before and before.version == contract.version:
             return
-        head = Head(
-            base=self._deployment.base,
-            version=contract.version,
-            previous=before.version if before else None,
-            published_at=self._now().isoformat(timespec="seconds"),
-            revision=before.revision if before else NEW,
-        )
-        if not self._table.heads.write(head):
-            raise OvertakenError
+        head = before or Head(self._deployment.base, "", None, "")
+        self._write(replace(head, version=contract.version, previous=head.version or None))
+
+    def offer(self, contract: Contract) -> Head:
+        """Put `contract` into force beside the one in force, for devices that follow it; return the head.
+
+        Nothing changes if it is in force already, for all or for those. Raises what `publish` raises.
+        """
+        self.check(contract)
+        before = self.in_force()
+        if before and before.candidate not in (None, contract.version):
+            raise CandidateError(before.candidate)
+        self._store(contract)
+        if before and contract.version in (before.candidate, before.version):
+            return before
+        base = self._deployment.base
+        return self._write(replace(before or Head(base, base, None, ""), candidate=contract.version))
+
+    def finish(self, candidate: str) -> Head:
+        """Put the `candidate` into force for all; return the head.
+
+        Nothing changes if it is already. Raises `NoCandidateError`, and `OvertakenError`.
+        """
+        before = self.in_force()
+        if before and before.candidate is None and before.version == candidate:
+            return before
+        if before is None or before.candidate != candidate:
+            raise NoCandidateError
+        return self._write(replace(before, version=candidate, previous=before.version, candidate=None))
+
+    def go_back(self, candidate: str) -> Head:
+        """End the roll-out of the `candidate`: the other contract is in force for all; return the head.
+
+        Nothing changes if it has ended so already. Raises `NoCandidateError`, and `OvertakenError`.
+        """
+        before = self.in_force()
+        if before and before.candidate is None and before.version != candidate:
+            return before
+        if before is None or before.candidate != candidate:
+            raise NoCandidateError
+        return self._write(replace(before, candidate=None))
 
     def withdraw(self) -> None:
-        """Put the contract of the deployment into force again. Raises `OvertakenError`."""
-        before = self.in_force()
+        """Put the contract of the deployment into force again. Raises `CandidateError`, `OvertakenError`."""
+        before = self._settled()
         if before and not self._table.heads.remove(before):
             raise OvertakenError
+
+    def _settled(self) -> Head | None:
+        """Return the head. Raises `CandidateError` while it names a candidate."""
+        head = self.in_force()
+        if head and head.candidate:
+            raise CandidateError(head.candidate)
+        return head
+
+    def _store(self, contract: Contract) -> None:
+        """Store what a head will name, so that it never names what is not there.
+
+        Always, so that a damaged one is mended.
+        """
+        self._table.contracts.force(published(contract))
+
+    def _write(self, head: Head) -> Head:
+        """Write the successor of `head`, which was changed since it was read. Raises `OvertakenError`."""
+        written = self._table.heads.write(
+            replace(head, published_at=self._now().isoformat(timespec="seconds"))
+        )
+        if not written:
+            raise OvertakenError
+        return written
 
 
 def _carries(url: str, channel: Channel) -> bool:

@@ -74,6 +74,9 @@ SEQUENCE: Final = "devicesequence"
 
 SEQUENCE_DIGITS: Final = 12
 
+FOLLOWED_CONTRACT: Final = "devicecontract"
+"""The version of the contract that the cloud sent to the device, under which it accepted the event."""
+
 ORDER: Final = "orderin"
 """The event's positions in inboxes that keep the order of senders (`eventplane.ordering`)."""
 

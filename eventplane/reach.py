@@ -18,12 +18,22 @@ from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
 from eventplane.filters import All, Filter, attribute_names
 from eventplane.hops import ROUTER_HOPS
-from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SENDER_DEVICE, SENDER_SERVICE, SEQUENCE
+from eventplane.names import (
+    EPOCH,
+    FOLLOWED_CONTRACT,
+    ORDER,
+    ORDER_EPOCH,
+    SENDER_DEVICE,
+    SENDER_SERVICE,
+    SEQUENCE,
+)
 from eventplane.sending import SendingRights
 
 _Routes = tuple[Route, ...]
 
-_STAMPED: Final = frozenset({SENDER_DEVICE, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS})
+_STAMPED: Final = frozenset(
+    {SENDER_DEVICE, EPOCH, SEQUENCE, FOLLOWED_CONTRACT, ORDER, ORDER_EPOCH, ROUTER_HOPS}
+)
 """Attributes that the plane sets between two routers, so that what one needs may be missing at the other."""
 
 

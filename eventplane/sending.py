@@ -12,6 +12,7 @@ from eventplane.envelope import THE_PLANE, Envelope, Sender, reserved
 from eventplane.names import (
     DOWNLINK,
     EPOCH,
+    FOLLOWED_CONTRACT,
     LIFETIME_ATTRIBUTES,
     ORDER,
     ORDER_EPOCH,
@@ -54,7 +55,8 @@ def sent_again(event: Envelope) -> Envelope:
     """
     if not SENDER_ATTRIBUTES.intersection(event.attributes):
         return event
-    return event.without((*SENDER_ATTRIBUTES, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, *LIFETIME_ATTRIBUTES))
+    numbers = EPOCH, SEQUENCE, ORDER, ORDER_EPOCH
+    return event.without((*SENDER_ATTRIBUTES, *numbers, FOLLOWED_CONTRACT, *LIFETIME_ATTRIBUTES))
 
 
 class SendingRights:

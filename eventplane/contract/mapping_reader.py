@@ -24,7 +24,7 @@ ALLOWED: Final = frozenset(
 
 _OURS: Final = frozenset(
     {"data", "todevice", "togroup", "statekey", "stateversion", "stateuid", "statedelete"}
-    | {"deviceepoch", "devicesequence", "deadletterreason"}
+    | {"deviceepoch", "devicesequence", "devicecontract", "deadletterreason"}
     | {f"down{each}" for each in ("kind", "key", "uid", "reset", "version", "delete", "order", "fence")}
 )
 """Further names that have a meaning in the plane."""

@@ -7,14 +7,14 @@ deployment with another contract starts from its own. docs/adr/0007-contract-tab
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Route
 from eventplane.contract.canonical import ContractError, Problem, load_compiled
 from eventplane.contract.participants import leads_down
-from eventplane.names import DOWNLINK
+from eventplane.names import DOWNLINK, FOLLOWED_CONTRACT
 from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables
 
 CONTRACTS_TABLE: Final = "contracts"
@@ -26,18 +26,28 @@ KEY: Final = "id"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The version in force instead of the contract `base`, and the one before it, if any."""
+    """The version in force instead of the contract `base`, and the one before it, if any.
+
+    A `candidate` is in force beside it, for the events that devices accepted under it (ADR 62). Programs of
+    0.3.0 do not know it: what they publish ends it.
+    """
 
     base: str
     version: str
     previous: str | None
     published_at: str
+    candidate: str | None = None
     revision: int = field(default=NEW, compare=False)
 
     @property
     def versions(self) -> tuple[str, ...]:
         """The versions that may be in force, the best first."""
         return (self.version,) if self.previous is None else (self.version, self.previous)
+
+    def version_for(self, attributes: Mapping[str, object]) -> str:
+        """Return the version by which the event of a device with these attributes is judged."""
+        candidate = self.candidate
+        return candidate if candidate and attributes.get(FOLLOWED_CONTRACT) == candidate else self.version
 
 
 @dataclass(frozen=True, slots=True)

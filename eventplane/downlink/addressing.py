@@ -24,7 +24,7 @@ from eventplane.downlink.wire import (
 from eventplane.envelope import Envelope
 from eventplane.expiry import expires_at_ms
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
-from eventplane.names import EPOCH, REPLY_TYPE, SEQUENCE
+from eventplane.names import EPOCH, FOLLOWED_CONTRACT, REPLY_TYPE, SEQUENCE
 from eventplane.reasons import Reason
 from eventplane.topics import is_device_name, is_group_name
 from eventplane.values import timestamp_ms
@@ -35,7 +35,7 @@ MAX_AHEAD_MS: Final = 24 * 60 * 60 * 1_000
 ADDRESSING: Final = ("todevice", "togroup", "statekey", "stateversion", "stateuid", "statedelete")
 """The attributes by which a sender says for which devices an event is."""
 
-ATTRIBUTES: Final = KNOWN | {EPOCH, SEQUENCE, REASON_ATTRIBUTE, *RESERVED, *ADDRESSING}
+ATTRIBUTES: Final = KNOWN | {EPOCH, SEQUENCE, FOLLOWED_CONTRACT, REASON_ATTRIBUTE, *RESERVED, *ADDRESSING}
 """Every attribute that means something to the plane."""
 
 

@@ -12,8 +12,10 @@ from botocore.exceptions import ClientError
 
 from contract.publish import (
     Baseline,
+    CandidateError,
     ContractPublisher,
     DestinationsNotDeployedError,
+    NoCandidateError,
     NotDeployedError,
     OvertakenError,
     SourceMissingError,
@@ -21,7 +23,15 @@ from contract.publish import (
     find_deployment,
 )
 from eventplane.contract import Contract
-from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
+from eventplane.contract.publication import (
+    HEAD,
+    KEY,
+    ContractTable,
+    Head,
+    cloud_destinations,
+    contract_id,
+)
+from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.resource_names import RECEIPTS_OUTPUT, RETIRED_OUTPUT
 from eventplane.settings import written
 from eventplane_aws.rules import DYNAMODB_ITEM
@@ -242,3 +252,75 @@ def test_no_contract_takes_alarms_away(tmp_path: Path, capsys: pytest.CaptureFix
         assert "routes.alarms-to-call-service" in printed
         assert "devices need a new image" in printed
     assert main(["contract", "floor", str(silent), "--contract", str(image)]) == 0
+
+
+NEW = changed("new")
+
+
+def test_a_candidate_is_in_force_beside_the_other(publisher: ContractPublisher, dynamodb: Any) -> None:
+    head = publisher.offer(NEW)
+    assert (head.version, head.candidate) == (DEPLOYED.version, NEW.version)
+    assert ContractTable(DynamoDbTables(dynamodb, urandom), TABLE).contract(NEW.version) == NEW
+    assert publisher.offer(NEW) == head_of(publisher) == head
+    named = {FOLLOWED_CONTRACT: NEW.version}
+    assert [head.version_for(each) for each in (named, {}, {FOLLOWED_CONTRACT: "forged"})] == [
+        NEW.version,
+        DEPLOYED.version,
+        DEPLOYED.version,
+    ]
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_roll_out_ends_in_one_version(publisher: ContractPublisher, is_published: bool) -> None:
+    before = changed("before") if is_published else DEPLOYED
+    if is_published:
+        publisher.publish(before)
+    for end, version in ((publisher.go_back, before.version), (publisher.finish, NEW.version)):
+        publisher.offer(NEW)
+        head = end(NEW.version)
+        assert end(NEW.version) == head_of(publisher) == head
+        assert (head.version, head.candidate) == (version, None)
+        assert head.version_for({FOLLOWED_CONTRACT: NEW.version}) == version
+    assert publisher.offer(NEW) == head
+    with pytest.raises(NoCandidateError):
+        publisher.go_back(NEW.version)
+    assert head.versions == (NEW.version, before.version)
+
+
+def test_during_a_roll_out_nothing_else_is_published(publisher: ContractPublisher) -> None:
+    offered = publisher.offer(NEW)
+    for refused in (
+        lambda: publisher.publish(changed("other")),
+        lambda: publisher.publish(NEW),
+        lambda: publisher.offer(changed("other")),
+        publisher.withdraw,
+    ):
+        with pytest.raises(CandidateError, match=NEW.version):
+            refused()
+    for end in (publisher.finish, publisher.go_back):
+        with pytest.raises(NoCandidateError):
+            end("another")
+    assert head_of(publisher) == offered
+
+
+def test_a_candidate_needs_no_deployment(publisher: ContractPublisher) -> None:
+    with pytest.raises(DestinationsNotDeployedError):
+        publisher.offer(changed("x", night_watch=SERVICE))
+    assert publisher.in_force() is None
+
+
+def test_one_of_two_roll_outs_is_overtaken(
+    publisher: ContractPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "in_force", lambda: None)
+    publisher.offer(NEW)
+    with pytest.raises(OvertakenError):
+        publisher.offer(changed("other"))
+
+
+def test_a_head_of_0_3_0_has_no_candidate(publisher: ContractPublisher) -> None:
+    item = HEAD.to_item(publisher.offer(NEW))
+    # 0.3.0 writes the members that it knows.
+    assert (
+        HEAD.from_item({name: each for name, each in item.items() if name != "candidate"}).candidate is None
+    )
