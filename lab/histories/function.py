@@ -10,7 +10,7 @@ from eventplane_aws.rules import LAMBDA_BATCH, LAMBDA_CHAIN, LAMBDA_CONCURRENCY,
 from lambdas.common.queue import Invocation, read_messages
 from lambdas.common.queue_function import QueueReader
 from lambdas.common.redelivery import Redelivery
-from parts.simulate.timeline import Killed
+from parts.simulate.timeline import START_S, Killed
 
 if TYPE_CHECKING:
     from lab.histories.cloud import CloudModel
@@ -69,6 +69,8 @@ class FunctionModel:
         self._wire = wire
         self._idle = [] if idle is None else idle
         self._running = 0
+        self.late: list[tuple[float, float]] = []
+        """When what came again was first received, and when it came, seconds."""
         self._looks_at: float | None = None
         cloud.sqs.readers[queue.rpartition("/")[2]] = self
         self.look_soon(0.0)
@@ -152,8 +154,12 @@ class FunctionModel:
         remaining_ms = lambda: max(0, round(1_000 * (deadline_s - engine.now_s)))  # noqa: E731
         is_well = False
         try:
-            attempt = max(int(each["Attributes"]["ApproximateReceiveCount"]) for each in messages)
+            of_each = [each["Attributes"] for each in messages]
+            attempt = max(int(each["ApproximateReceiveCount"]) for each in of_each)
             engine.note(self.name, f"{len(messages)} message(s), attempt {attempt}")
+            if attempt > 1:
+                first_ms = min(int(each["ApproximateFirstReceiveTimestamp"]) for each in of_each)
+                self.late.append((first_ms / 1_000 - START_S, engine.now_s))
             answer = self._answer(process, lambda_event(self._queue, messages), remaining_ms)
             again = {each["itemIdentifier"] for each in answer["batchItemFailures"]}
             is_well = True

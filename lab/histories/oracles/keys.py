@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from eventplane.device_record import Device, LifecycleState
-from lab.histories.keys import KEEPER
 from lab.histories.oracles.finding import OracleFinding
 from parts.simulate.timeline import START_S
-from stacks.settings import ROTATION_SIZE
 
 if TYPE_CHECKING:
     from lab.histories.history import History
@@ -17,15 +15,15 @@ if TYPE_CHECKING:
 
 IN_FLIGHT_S: Final = 60.0
 """So long afterwards a registration that was in flight may be good: until it or the device connects. So long
-lives as well what the claim registered beyond what may wait, and longer if the keeper fails."""
+lives as well what the claim registered beyond what may wait, and longer while a message of the keeper, which
+failed or was throttled, waits to come again."""
 
 
 def judged(history: History) -> Iterator[OracleFinding]:
     """Look at each device's certificate in the end, and at what its thief could do."""
     if (keys := history.keys) is None:
         return
-    fails = any(each.who == KEEPER for each in history.story.decisions)
-    late_s = IN_FLIGHT_S + (ROTATION_SIZE.visibility_s if fails else 0.0)
+    keeper = history.cloud.sqs.readers[history.cloud.connections.rpartition("/")[2]]
     for thing in history.homes:
         device, own = history.cloud.registry.read(thing), keys.at_end.get(thing)
         if device is None or device.state is not LifecycleState.PROVISIONED or own is None:
@@ -33,10 +31,10 @@ def judged(history: History) -> Iterator[OracleFinding]:
         elif own != device.certificate:
             yield OracleFinding("a device connects with what the registry does not have", f"{thing}: {own}")
         if device is not None:
-            yield from _good(keys, device, late_s)
+            yield from _good(keys, device, keeper.late)
 
 
-def _good(keys: Keys, device: Device, late_s: float) -> Iterator[OracleFinding]:
+def _good(keys: Keys, device: Device, late: Sequence[tuple[float, float]]) -> Iterator[OracleFinding]:
     """Yield keys of the device's thief that are good, and good ones that the registry does not know."""
     iot, thing, thief = keys.cloud.iot, device.thing, keys.thieves[device.thing]
     # While the claim is allowed, it may register until the device connects.
@@ -46,7 +44,11 @@ def _good(keys: Keys, device: Device, late_s: float) -> Iterator[OracleFinding]:
         ("a recovery leaves a thief's key good", thief.left),
         (
             "a thief's key is good afterwards",
-            [key for at_s, key in thief.uses if at_s > since_s + late_s],
+            [
+                key
+                for at_s, key in thief.uses
+                if at_s > since_s + IN_FLIGHT_S and not any(first <= at_s <= again for first, again in late)
+            ],
         ),
         ("a thief's key is good in the end", filter(iot.accepts, thief.keys)),
         (

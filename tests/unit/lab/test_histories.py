@@ -16,7 +16,7 @@ from lab.histories.engine import Fiber
 from lab.histories.history import History
 from lab.histories.oracles import OracleFinding, judged, posted
 from lab.histories.search import Told, minimized, story_of, told
-from lab.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Story, StoryStep
+from lab.histories.story import ALARMS, DOWN, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Story, StoryStep
 from lambdas.router.active_contract import ActiveContract
 from parts.fleet import service
 from parts.fleet.rotation import CertificateRotation
@@ -78,6 +78,15 @@ PROOF: Final = story(
     order=14,
 )
 TO_ENDPOINT: Final = f"first {ENDPOINTS[0]} {ALARMS}"
+THROTTLED: Final = story(
+    *deeds((5.0, "key", "is lost"), (20.0, "fleet", "recover"), (350.0, "thief", "connects")),
+    *deeds(*((27.7 + 0.4 * number, "thief", "claims") for number in range(7))),
+    # Ten functions run when the keeper has to end what the claim registered: its messages come again later.
+    *(StoryStep(80.0, "slow", each, 20.0) for each in ("sqs", "dynamodb")),
+    *(StoryStep(at_s, each, "home-1", 3) for at_s in (87.0, 89.0, 91.0, 93.0) for each in DOWN),
+    *(say(at_s) for at_s in (87.0, 89.0, 91.0, 93.0)),
+    order=3,
+)
 SUBSCRIBED: Final = story(
     StoryStep(1.0, "put", "carers", text=TO_ENDPOINT),
     StoryStep(2.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
@@ -191,6 +200,7 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
                 CLAIM,
                 KEPT,
                 PROOF,
+                THROTTLED,
                 SUBSCRIBED,
                 ORDERED,
                 STALLED,
@@ -203,6 +213,7 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
         (PROOF, Pairs, "stage", overwriting, {LOCKED_OUT}),
         (THEFT, Renewal, "_is_refused", lambda _: False, {LOCKED_OUT}),
         (CLAIM, CertificateRotation, "_retire", lambda *_: None, {IN_THE_END}),
+        (THROTTLED, CertificateRotation, "_retire", lambda *_: None, {IN_THE_END, AFTERWARDS}),
         (THEFT, service, "recovered", lambda device, *_: device, {IN_THE_END, AFTERWARDS}),
         (SUBSCRIBED, Breaker, "pause", lambda _: None, {"posted in the pause of a 429"}),
         (SUBSCRIBED, SubscriptionTable, "all", lambda _: frozenset(), {NOT_ROUTED}),
