@@ -1,8 +1,8 @@
 """Write the tables of the docs that repeat what code, tests and measurements say. `--check` only compares.
 
 A short table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a page of the site. A long
-one is docs/tables/NAME.csv, which the site shows in the place of a line that links it. The device's file of
-settings and the plots of figures are written as a whole.
+one is docs/tables/NAME.csv, which the site shows in the place of a line that links it. What no code declares
+is in lab/tools/reference, by page. The device's file of settings and the plots of figures are written whole.
 """
 
 import ast
@@ -12,6 +12,7 @@ import io
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -352,7 +353,15 @@ def _review() -> dict[str, Any]:
     return tomllib.loads((ROOT / "stacks" / "security_review.toml").read_text())
 
 
+def written_tables() -> dict[str, Callable[[], str]]:
+    """Return the tables that no code declares, by name: those of lab/tools/reference/PAGE.toml."""
+    files = sorted((ROOT / "lab" / "tools" / "reference").glob("*.toml"))
+    written = {name: each for file in files for name, each in tomllib.loads(file.read_text()).items()}
+    return {name: partial(table, each["head"], each["rows"]) for name, each in written.items()}
+
+
 TABLES = {
+    **written_tables(),
     "security-controls": partial(security_table, "control"),
     "security-exceptions": partial(security_table, "exception"),
     "alarms": alarms_table,

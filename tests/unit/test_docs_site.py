@@ -29,7 +29,10 @@ def slug(heading: str) -> str:
 
 def anchors(page: Path) -> set[str]:
     # The site has a page of all figures in the place of their data.
-    text = figures.page(figures.kept()) if page.name == "figures.json" else FENCE.sub("", page.read_text())
+    if page.name == "figures.json":
+        text = figures.page(figures.kept())
+    else:
+        text = FENCE.sub("", with_tables(page.read_text(), page.relative_to(ROOT).as_posix()))
     return {slug(each) for each in re.findall(r"^#+ (.*)$", text, re.MULTILINE)} | set(
         re.findall(r'<a (?:id|name)="([^"]+)"', text)
     )

@@ -1,0 +1,86 @@
+"""The tables of lab/tools/reference name what is there: settings, verbs, reports, errors, tests."""
+
+import argparse
+import ast
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventplane.contract.mapping import TopicMapping
+from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, REPORT_PREFIX, STARTED
+from eventplane_client import errors
+from glue_jobs.delivery_audit.event_group import Ruling
+from operations import contract_command
+from operations.certificate import Flaw
+from stacks.settings import Retention
+
+ROOT = Path(__file__).parents[2]
+TABLES = {
+    name: each
+    for file in (ROOT / "lab" / "tools" / "reference").glob("*.toml")
+    for name, each in tomllib.loads(file.read_text()).items()
+}
+
+
+def named(table: str, column: int = 0) -> set[str]:
+    """Return the first word of each code span in a column."""
+    cells = [row[column] for row in TABLES[table]["rows"]]
+    return {each.split()[0] for cell in cells for each in re.findall(r"`([^`]+)`", cell)}
+
+
+def problems() -> set[str]:
+    code = "".join(each.read_text() for each in (ROOT / "edge").glob("health_*.py"))
+    return set(re.findall(r'Finding\(\s*"(\w+)"', code))
+
+
+def verbs() -> set[str]:
+    parser = argparse.ArgumentParser()
+    contract_command.arguments(parser)
+    (action,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    return set(action.choices)
+
+
+def parameters() -> set[str]:
+    code = (ROOT / "glue_jobs/delivery_audit/main.py").read_text()
+    return set(re.findall(r'"(--[A-Z_]+)"', code)) | {"--ATTESTATION_KEY", "--METRICS"}
+
+
+OUTSIDE = {"unrouted", "misrouted", "unexplained", "internal"}
+"""Rulings on what no contract expects; the page has them among the figures and findings."""
+
+NAMES: dict[str, Callable[[], set[str]]] = {
+    "device-problems": problems,
+    "device-reports": lambda: {
+        each.removeprefix(REPORT_PREFIX) for each in (STARTED, DISCARDED, MANIFEST, DISK_FAILED, HEARTBEAT)
+    },
+    "contract-commands": verbs,
+    "contract-mappings": lambda: set(TopicMapping._fields[2:]),
+    "audit-parameters": parameters,
+    "audit-deliveries": lambda: {str(each) for each in Ruling} - OUTSIDE,
+    "certificate-flaws": lambda: {str(each) for each in Flaw},
+    "archive-retention": lambda: set(Retention.__dataclass_fields__),
+}
+
+
+@pytest.mark.parametrize("table", NAMES)
+def test_a_table_names_all_there_is(table: str) -> None:
+    assert named(table) == NAMES[table]()
+
+
+def test_the_errors_of_the_client_exist() -> None:
+    raised = {each for each in named("client-errors") if each.endswith("Error")}
+    assert {each for each in raised if not hasattr(errors, each)} == set()
+
+
+@pytest.mark.parametrize("table", [each for each in TABLES if each.startswith("attempts-")])
+def test_the_tests_of_attempts_exist(table: str) -> None:
+    for row in TABLES[table]["rows"]:
+        file = ""
+        for path, test in re.findall(r"`([\w/]*\.?p?y?)::(\w+)`", row[2]):
+            file = path or file
+            code = (ROOT / (file if "/" in file else f"tests/adversary/{file}")).read_text()
+            functions = (each for each in ast.walk(ast.parse(code)) if isinstance(each, ast.FunctionDef))
+            assert test in {each.name for each in functions}, test
