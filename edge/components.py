@@ -162,7 +162,8 @@ class Components:
         addresses.pop(contract.device.outbox.address, None)
         self._make_inboxes([contract.channel(each) for each in addresses])
         thing = deps.settings.thing
-        decider = Decider(contract, thing, self.spool.epoch, deps.system.now, self.recent, deps.interest)
+        of_device = thing, self.spool.epoch, deps.system.now, self.recent, deps.interest
+        decider = Decider(contract, *of_device, is_sent=contract.version != image.version)
 
         @cache
         def receiver() -> DownlinkReceiver:

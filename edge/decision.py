@@ -18,8 +18,8 @@ from eventplane.device_reports import key_digest, router_source
 from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired, is_promised, lifetime_ms
-from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.names import EXPIRY_TIME, LIFETIME_ATTRIBUTES, REPLY_TYPE
+from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
+from eventplane.names import EXPIRY_TIME, FOLLOWED_CONTRACT, LIFETIME_ATTRIBUTES, REPLY_TYPE
 from eventplane.reasons import Reason
 from eventplane.router import Router
 from eventplane.sending import SendingRights, stamp_sender
@@ -84,7 +84,7 @@ class Decider:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
     `now` is the wall clock, for time stamps only. `recent` has the keys of stored events; the caller adds to
-    it. `interest` knows what need not be forwarded.
+    it. `interest` knows what need not be forwarded. Events name a contract that `is_sent` by the cloud.
     """
 
     def __init__(
@@ -95,12 +95,15 @@ class Decider:
         now: Callable[[], datetime],
         recent: RecentKeys,
         interest: Interest,
+        *,
+        is_sent: bool = False,
     ) -> None:
         self._contract = contract
         self.version = contract.version
         self._router = Router(contract, Place.DEVICE)
         self._rights = SendingRights(contract)
-        self._own_sender = Sender(service=contract.device.name)
+        self._named = {FOLLOWED_CONTRACT: contract.version} if is_sent else {}
+        self._own = Sender(service=contract.device.name).attributes | self._named
         self._uplink = contract.device.outbox
         self._ordered = _ordered_inboxes(contract)
         self._cloud_sender = Sender(device=thing)
@@ -127,8 +130,11 @@ class Decider:
         self, payload: bytes, channel: Channel, number: SequenceNumber, pending: Container[bytes]
     ) -> Decision:
         """Raises `EnvelopeError` for a message that becomes a dead letter."""
-        said = parse_event(payload).without(LIFETIME_ATTRIBUTES)
+        said = parse_event(payload).without((FOLLOWED_CONTRACT, *LIFETIME_ATTRIBUTES))
         event = stamp_sender(self._dated(said), Sender(service=channel.participant))
+        # The room for all that the plane adds is that of the largest event that a service can count on.
+        if self._named and event.bytes <= MAX_SENT_EVENT_BYTES:
+            event = event.with_attributes(self._named)
         key = key_digest(event.key)
         if key in pending or key in self._recent:
             return Decision()
@@ -211,7 +217,7 @@ class Decider:
             original=original,
             contract_version=self._contract.version,
             sender=Sender(service=channel.participant),
-        ).stamped(**self._own_sender.attributes)
+        ).stamped(**self._own)
         key = key_digest(event.key)
         if key in pending or key in self._recent:
             return Decision(refused=refusal.reason)
@@ -219,11 +225,11 @@ class Decider:
 
     def own(self, report: Envelope, number: SequenceNumber, lifetime: int | None = None) -> StoredEvent:
         """Return the forwarder's own `report` to store, with a `lifetime` in milliseconds (None: endless)."""
-        return self._report(report.stamped(**self._own_sender.attributes), self._uplink, number, lifetime)
+        return self._report(report.stamped(**self._own), self._uplink, number, lifetime)
 
     def volatile(self, report: Envelope, rank: int) -> VolatileEvent:
         """Return the forwarder's own `report` as an event for the cloud that is not stored."""
-        stamped = report.stamped(**self._own_sender.attributes)
+        stamped = report.stamped(**self._own)
         return VolatileEvent(self._uplink.address, stamped.type, stamped.json, key_digest(stamped.key), rank)
 
     def addresses(self, event: Envelope) -> list[str]:

@@ -276,6 +276,10 @@ def _counts(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, ColumnType.WHOLE_NUMBER) for name in names)
 
 
+ERASED: Final = "+erased-"
+"""The beginning of what stands for an erased name in the archive. No thing can have such a name (AWS IoT
+allows letters, digits, ":", "_" and "-"), so it never names a device."""
+
 TAP_ATTRIBUTES: Final = (
     *("source", "id", "type", "subject", "datacontenttype", "dataschema", "partitionkey"),
     *("recordedtime", "expirytime", "replayedtime", "deadletterreason", "deliveryguarantee", "replyto"),

@@ -26,11 +26,6 @@ SUBSCRIBERS: Final = "subscribers"
 OWN_SERVICES: Final = frozenset({AUDITOR, CANARY, DOWNLINK, MONITOR, SUBSCRIBERS})
 
 
-ERASED: Final = "+erased-"
-"""The beginning of what stands for an erased name in the archive. No thing can have such a name (AWS IoT
-allows letters, digits, ":", "_" and "-"), so it never names a device."""
-
-
 # The events that they send.
 
 VERDICT: Final = "org.eventplane.audit.verdict.v1"
@@ -134,13 +129,6 @@ PLANE_CLIENT: Final = "/eventplane/cloud/ingest-errors"
 """The client id of frames that the plane puts into the devices' queue itself. No device can connect by it:
 a thing's name has no slash."""
 
-# The groups of entry points by which protocols are found; docs/how-to/protocols.md says how one is added.
-# The plane's own need none.
-
-TRANSPORTS: Final = "eventplane.transports"
-"""What connects a client. The name is what the client's setting `transport` begins with, before a colon; the
-object is an `eventplane_client.connection.Connector`."""
-
 SENDERS: Final = "eventplane.senders"
-"""What routers write to a channel with. The name is the scheme of the channel's URL; the object is a function
-without arguments that returns a `lambdas.common.sender.DestinationSender`."""
+"""The entry points of what writes to a channel (docs/how-to/protocols.md). The name is the scheme of its URL;
+the object is a function without arguments that returns a `lambdas.common.sender.DestinationSender`."""

@@ -50,7 +50,9 @@ import shlex
 from importlib.metadata import entry_points
 from typing import Protocol
 
-from eventplane.names import TRANSPORTS
+TRANSPORTS: Final = "eventplane.transports"
+"""The group of entry points by which connectors are found (docs/how-to/protocols.md). The name is what the
+setting `transport` begins with, before a colon; the object is a `Connector`."""
 
 
 class Connector(Protocol):

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, Protocol
 
+from eventplane.archive_layout import ERASED
 from eventplane.device_record import FLEET
-from eventplane.names import ERASED
 from eventplane.values import whole_number
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventplane.archive_layout import ERASED
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.device_reports import forwarder_source, key_digest, short_digest
 from eventplane.guarantee import DELIVERY_GUARANTEE
@@ -22,7 +23,6 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import (
     CANARY_CLIENTS,
     EPOCH,
-    ERASED,
     PLANE_CLIENT,
     SENDER_DEVICE,
     SENDER_SERVICE,

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from eventplane.archive_layout import ERASED
 from eventplane.attributes import SEVERITY_NUMBERS
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE, LETTER_ID_DIGITS
@@ -27,7 +28,6 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import (
     CANARY_CLIENTS,
     EPOCH,
-    ERASED,
     PLANE,
     PLANE_CLIENT,
     SENDER_DEVICE,

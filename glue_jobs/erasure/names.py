@@ -20,10 +20,10 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
-from eventplane.archive_layout import FOLDERS, TAP_ATTRIBUTES, ColumnType
+from eventplane.archive_layout import ERASED, FOLDERS, TAP_ATTRIBUTES, ColumnType
 from eventplane.attributes import RULES, STRINGS
 from eventplane.device_reports import REPORT_PREFIX
-from eventplane.names import ERASED, ORDER
+from eventplane.names import ORDER
 from eventplane.values import is_timestamp
 
 MAX_DEPTH: Final = 4

@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from eventplane.names import TRANSPORTS
 from eventplane_client import ClientSettings, connect, errors, notices
+from eventplane_client.connection import TRANSPORTS
 from eventplane_client.errors import ClientSettingsError
 from tests.packages import install
 from tests.unit.client.worlds import event

@@ -9,7 +9,9 @@ from edge.numbering import RecentKeys
 from eventplane.contract import Contract, contract_document
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import key_digest
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.limits import MAX_UPLINK_EVENT_BYTES
+from eventplane.names import FOLLOWED_CONTRACT
 from tests.small_contract import with_changes
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, READING, START, contract, event, ordered
 
@@ -143,3 +145,30 @@ def test_what_goes_up_to_an_ordered_inbox_is_numbered_for_it() -> None:
         f"cloud/normal/{rule}/2",
         f"cloud/low/{rule}/1",
     ]
+
+
+@pytest.mark.parametrize(("plane", "is_sent"), [(contract(), False), (contract(), True)])
+def test_an_event_names_the_contract_that_was_sent(plane: Contract, is_sent: bool) -> None:
+    recent, interest = RecentKeys(10), Interest(urandom)
+    decider = Decider(plane, "thing", "epoch", lambda: START, recent, interest, is_sent=is_sent)
+    outbox = plane.channel("sensor.outbox")
+    # A service's own word, as of an event that it had from another device, is not what counts.
+    payloads = [event("e", devicecontract="forged"), event("v", deliveryguarantee="best_effort")]
+    accepted, fleeting = (decider.accept(each.json.encode(), outbox, SLOT) for each in payloads)
+    refused = decider.accept(b"garbage", outbox, SLOT)
+    texts = [each.arrival.json for each in (accepted, refused) if each.arrival]
+    texts += [fleeting.volatile[0].json, decider.own(event("own"), SLOT).json]
+    texts.append(decider.volatile(event("own"), 1).json)
+    named = [parse_event(each).attributes.get(FOLLOWED_CONTRACT) for each in texts]
+    assert named == [plane.version if is_sent else None] * 5
+
+
+def test_no_event_gets_too_large_by_its_contract() -> None:
+    plane = contract()
+    decider = Decider(plane, "thing", "epoch", lambda: START, RecentKeys(10), Interest(urandom), is_sent=True)
+    bare = len(write_event(event("e").attributes, "").json)
+    largest = write_event(event("e").attributes, "x" * (MAX_UPLINK_EVENT_BYTES - bare - 100))
+    decision = decider.accept(largest.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert decision.refused is None
+    assert decision.arrival
+    assert FOLLOWED_CONTRACT not in parse_event(decision.arrival.json).attributes

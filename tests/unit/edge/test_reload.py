@@ -9,6 +9,7 @@ from edge.forwarder import Reload
 from eventplane.contract import Contract
 from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import parse_event
+from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import state
@@ -25,6 +26,16 @@ class TestReload:
         device.turn(device.from_service(event("before")), Reload(narrow))
         device.send(event("after"), event("show", subject="show"))
         assert [each.refused for each in device.receipts()] == [None, "unrouted", None]
+
+    def test_an_event_keeps_the_contract_under_which_it_was_accepted(self, device: Device) -> None:
+        sent, image = contract(uplink_prefix="org.eventplane.a"), contract()
+        device.disconnect(CLOUD)
+        device.turn(device.from_service(event("a", ALARM)), Reload(sent, image))
+        device.turn(device.from_service(event("b", ALARM)), Reload(image, image))
+        device.send(event("c", ALARM))
+        device.restart()
+        named = {each.id: each.attributes.get(FOLLOWED_CONTRACT) for each in device.sent_up(ALARM)}
+        assert named == {"a": None, "b": sent.version, "c": None}
 
     def test_what_goes_on_over_an_unchanged_channel_is_not_repeated(self, device: Device) -> None:
         device.send(event("fire", ALARM))

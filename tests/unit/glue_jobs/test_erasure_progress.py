@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from eventplane.archive_layout import ERASED
 from eventplane.dead_letter import letter_id
 from eventplane.device_reports import MANIFEST, short_digest
-from eventplane.names import ERASED
 from glue_jobs.common.attestation import attest, open_key
 from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
 from glue_jobs.delivery_audit.chain import ALTERED, attested_by
