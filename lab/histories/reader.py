@@ -37,21 +37,41 @@ POLLS_S: Final = 0.04
 """How late a function's poll may see a message, seconds: the other reader is as often the first."""
 
 
+EventKey = tuple[str, str, str]
+"""A participant, and the source and the id of an event."""
+
+
 class DependencyDownError(Exception):
     """The telephone exchange is down."""
 
 
 @dataclass
 class Handled:
-    """When each reader of the cloud handled each event, by participant, source and id."""
+    """When each reader of the cloud handled each event, by participant, source and id.
+
+    `settled` are those that it acknowledged, `doubted` those in doubt afterwards.
+    """
 
     engine: Engine
-    done: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    done: dict[EventKey, list[float]] = field(default_factory=dict)
+    settled: set[EventKey] = field(default_factory=set)
+    doubted: list[EventKey] = field(default_factory=list)
 
     def note(self, participant: str, event: Envelope) -> None:
         """Record that `participant` handles `event` now."""
-        self.done.setdefault((participant, event.source, event.id), []).append(self.engine.now_s)
+        self.done.setdefault(_key(participant, event), []).append(self.engine.now_s)
         self.engine.note(participant, f"handles {event.id}")
+
+    def is_open(self, participant: str, event: Envelope) -> bool:
+        """Return whether `participant` has not handled `event`: what a program says of one in doubt."""
+        key = _key(participant, event)
+        if key in self.settled:
+            self.doubted.append(key)
+        return key not in self.done
+
+
+def _key(participant: str, event: Envelope) -> EventKey:
+    return participant, event.source, event.id
 
 
 class LongPoll:
@@ -118,7 +138,7 @@ class CloudReader:
             filter,
             mode=Mode.EXACTLY_ONCE,
             on_notice=lambda _: None,
-            on_doubt=partial(_is_open, self._handled, self.participant),
+            on_doubt=partial(self._handled.is_open, self.participant),
             system=system,
         )
         while True:
@@ -138,11 +158,17 @@ class CloudReader:
             self._step()
         while True:
             try:
-                return received.nack(DependencyDownError()) if is_down else received.ack()
+                if is_down:
+                    received.nack(DependencyDownError())
+                else:
+                    received.ack()
+                    self._handled.settled.add(_key(self.participant, received.event))
             except AlreadySettledError:
-                return None
+                return
             except EventPlaneClientError:
                 self._cloud.engine.sleep(AGAIN_S)
+            else:
+                return
 
 
 class ReaderFunction(FunctionModel):
@@ -170,7 +196,7 @@ class ReaderFunction(FunctionModel):
         @handles_events(
             participant,
             ENVIRONMENT,
-            on_doubt=partial(_is_open, self._handled, participant),
+            on_doubt=partial(self._handled.is_open, participant),
             on_notice=lambda _: None,
             wiring=lambda: _wired(cloud, program, participant, sqs, system),
             system=system,
@@ -193,10 +219,6 @@ class ReaderFunction(FunctionModel):
 @dataclass(frozen=True, slots=True)
 class _Context:
     get_remaining_time_in_millis: Callable[[], int]
-
-
-def _is_open(handled: Handled, participant: str, event: Envelope) -> bool:
-    return (participant, event.source, event.id) not in handled.done
 
 
 def _wired(

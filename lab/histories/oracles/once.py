@@ -1,4 +1,4 @@
-"""A reader handles each event once."""
+"""A reader handles each event once, and knows what it has acknowledged."""
 
 from __future__ import annotations
 
@@ -16,3 +16,5 @@ def judged(history: History) -> Iterator[OracleFinding]:
     for key, times in history.handled.done.items():
         if len(times) > 1:
             yield OracleFinding("handled twice", f"{key} at {times}")
+    for key in history.handled.doubted:
+        yield OracleFinding("in doubt after it was settled", f"{key}")
