@@ -67,7 +67,7 @@ def test_the_queries_of_the_page_answer(archive: SmallArchive, tmp_path: Path) -
     archive.send(ALARM, "home-2")
     archive.accept(archive.event())
     audited(MemoryObjects(archive.bodies()), FolderObjects(tmp_path), is_listed=True)
-    page = (Path(__file__).parents[3] / "docs/reference/audit.md").read_text()
+    page = (Path(__file__).parents[3] / "parts/queries/how-to.md").read_text()
     of_duckdb, of_athena = (each.partition("```")[0] for each in page.split("```sql\n")[1:])
     routed, _, lost = (parse_event(each.event or "").id for each in archive.tap)
     session = duckdb.connect()
