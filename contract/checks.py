@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventplane.attributes import Attributes
-from eventplane.cesql import lint
+from eventplane.cesql import Expression, lint
 from eventplane.contract import (
     AddressScope,
     Contract,
@@ -29,7 +29,7 @@ from eventplane.contract.possibilities import Takes, can_match, needed, of_type,
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import PLANE_TYPES
 from eventplane.filter_texts import to_document
-from eventplane.filters import All, Any, Filter, Not, Sql
+from eventplane.filters import All, Any, Combination, Filter, Not
 from eventplane.names import OWN_SERVICES, REPLY_TYPE, SUBSCRIBERS
 from eventplane.reach import Reachability, Way, place_of, types_of, ways_to_lead
 
@@ -239,7 +239,7 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
             yield from _never_matching(route.filter, path, takes[route.name])
         answers = possible(route.filter, {})
         # The lint has reported that of a single expression.
-        if len(answers) == 1 and not isinstance(route.filter, Sql):
+        if len(answers) == 1 and not isinstance(route.filter, Expression):
             word, remedy = (
                 ("every", "narrow it if that is not meant") if True in answers else ("no", "correct it")
             )
@@ -248,8 +248,8 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
 
 def _lint(filter: Filter, path: str) -> Iterator[Problem]:
     """The problems that the lint of expressions finds, at any place of the filter."""
-    if isinstance(filter, Sql):
-        for each in lint(filter.expression):
+    if isinstance(filter, Expression):
+        for each in lint(filter):
             yield Problem(f"{path}.sql", each.message, each.remedy, each.excerpt)
     for part_path, part in _parts(filter, path):
         yield from _lint(part, part_path)
@@ -263,16 +263,12 @@ def _never_matching(filter: Filter, path: str, types: frozenset[str]) -> Iterato
             f"{path}.{dialect}",
             "it matches no event type of the contract",
             "correct the type, or declare the event type",
-            _excerpt(filter),
+            filter.text if isinstance(filter, Expression) else "",
         )
     elif types and isinstance(filter, Any):
         for part_path, part in _parts(filter, path):
             # The whole takes what a part takes.
             yield from _never_matching(part, part_path, types_of(part, types))
-
-
-def _excerpt(filter: Filter) -> str:
-    return filter.expression.text if isinstance(filter, Sql) else ""
 
 
 def _repeated_routes(contract: Contract) -> Iterator[Problem]:
@@ -288,12 +284,10 @@ def _repeated_routes(contract: Contract) -> Iterator[Problem]:
 
 
 def _parts(filter: Filter, path: str) -> Iterator[tuple[str, Filter]]:
-    if isinstance(filter, Not):
-        yield f"{path}.not", filter.filter
-    elif isinstance(filter, All | Any):
+    if isinstance(filter, Combination):
         dialect = type(filter).__name__.lower()
         for at, part in enumerate(filter.filters):
-            yield f"{path}.{dialect}[{at}]", part
+            yield f"{path}.{dialect}{'' if isinstance(filter, Not) else f'[{at}]'}", part
 
 
 def _lost_order(contract: Contract, reach: Reachability) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from typing import Any as Json
 
 from eventplane.account import Fate
 from eventplane.attributes import Attributes, AttributeValue
-from eventplane.cesql import CesqlCastError, Expression, tree, write
+from eventplane.cesql import CesqlCastError, tree, write
 from eventplane.cesql.expression import Evaluation, evaluate
 from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import Type, cast
@@ -32,8 +32,8 @@ from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_sender
-from eventplane.filter_texts import comparison_text
-from eventplane.filters import All, Any, Filter, Not, Sql
+from eventplane.filter_texts import filter_text
+from eventplane.filters import All, Combination, Filter, Not, Term
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
 from eventplane.names import SENDER_ATTRIBUTES, SENDER_DEVICE
@@ -135,29 +135,22 @@ def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
 
 
 def explain_filter(filter: Filter, attributes: Attributes) -> Clause:
-    """Return the answer of `filter` for an event with these `attributes`, down to its last condition."""
-    matched = filter.matches(attributes)
-    if isinstance(filter, Not):
-        return Clause("not", matched, {}, parts=(explain_filter(filter.filter, attributes),))
-    if isinstance(filter, All | Any):
-        text = "all of" if isinstance(filter, All) else "any of"
-        return Clause(
-            text, matched, {}, parts=tuple(explain_filter(each, attributes) for each in filter.filters)
-        )
-    if isinstance(filter, Sql):
-        return _explain_sql(filter.expression, attributes)
-    return Clause(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
+    """Return the answer of `filter` for an event with these `attributes`, down to its last condition.
 
-
-def _explain_sql(expression: Expression, attributes: Attributes) -> Clause:
-    """The condition of an expression, with its value and errors; its parts are what AND and OR join.
-
-    Each condition is judged as if it were alone, also where the whole was decided before its turn; the
-    errors of the whole are those that counted.
+    Of an expression that is its value and errors; its parts are what AND and OR join. Each is judged as if it
+    were alone, also where the whole was decided before its turn; the errors of the whole are those that
+    counted.
     """
-    result = expression.evaluate(attributes)
-    text = f"sql {' '.join(expression.text.split())}"
-    return _sql_condition(text, expression.tree, result, attributes, expression.functions)
+    if isinstance(filter, Combination):
+        text = "not" if isinstance(filter, Not) else "all of" if isinstance(filter, All) else "any of"
+        parts = tuple(explain_filter(each, attributes) for each in filter.filters)
+        return Clause(text, filter.matches(attributes), {}, parts=parts)
+    text = filter_text(filter)
+    if isinstance(filter, Term):
+        held = {filter.attribute: attributes.get(filter.attribute)}
+        return Clause(text, filter.matches(attributes), held)
+    result = filter.evaluate(attributes)
+    return _sql_condition(f"sql {text}", filter.tree, result, attributes, filter.functions)
 
 
 def _sql_condition(

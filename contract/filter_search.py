@@ -28,7 +28,7 @@ from eventplane.attributes import (
 from eventplane.cesql import tree, write
 from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN, Pattern, Type, Wildcard, read, to_integer
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql
+from eventplane.filters import Combination, Exact, Filter, Suffix, Term
 from eventplane.hops import ROUTER_HOPS
 from eventplane.names import EPOCH, FOLLOWED_CONTRACT, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, SEQUENCE
 
@@ -154,20 +154,15 @@ class _Visit:
 
 def _collect(filter: Filter, uses: dict[str, _Uses]) -> None:
     match filter:
-        case Not():
-            _collect(filter.filter, uses)
-        case All() | Any():
+        case Term(name, text):
+            fixed: Pattern = (text,) if text else ()
+            many = () if isinstance(filter, Exact) else (Wildcard.MANY,)
+            _of(uses, name).patterns.add(many + fixed if isinstance(filter, Suffix) else fixed + many)
+        case Combination():
             for each in filter.filters:
                 _collect(each, uses)
-        case Sql():
-            _collect_sql(filter.expression.tree, uses)
         case _:
-            many = (Wildcard.MANY,)
-            text: Pattern = (filter.value,) if filter.value else ()
-            ends = text if isinstance(filter, Exact) else text + many
-            _of(uses, filter.attribute).patterns.add(
-                ends if isinstance(filter, Exact | Prefix) else many + text
-            )
+            _collect_sql(filter.tree, uses)
 
 
 def _of(uses: dict[str, _Uses], name: str) -> _Uses:
@@ -176,11 +171,11 @@ def _of(uses: dict[str, _Uses], name: str) -> _Uses:
 
 def _collect_sql(node: tree.Node, uses: dict[str, _Uses]) -> None:
     match node:
-        case tree.Attribute(name=name):
-            _of(uses, name).is_truth = True
         case tree.Not() | tree.Logic():
             for each in tree.children(node):
                 _collect_sql(each, uses)
+        case tree.Attribute(name=name):
+            _of(uses, name).is_truth = True
         case tree.Like(operand=tree.Attribute(name=name), pattern=pattern):
             _of(uses, name).patterns.add(read(pattern))
         case tree.In(operand=tree.Attribute(name=name), elements=elements) if _literals(elements):

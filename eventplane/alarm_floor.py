@@ -357,11 +357,9 @@ def _answers(filter: Filter, types: str) -> frozenset[bool]:
 def _within(filter: Filter, prefix: str) -> Filter:
     """The filter for types with a common `prefix`: what that decides of it is decided."""
     if isinstance(filter, Not):
-        return Not(_within(filter.filter, prefix))
-    if isinstance(filter, All):
-        return All(tuple(_within(each, prefix) for each in filter.filters))
-    if isinstance(filter, Any):
-        return Any(tuple(_within(each, prefix) for each in filter.filters))
+        return Not(_within(filter.filters[0], prefix))
+    if isinstance(filter, All | Any):
+        return type(filter)(tuple(_within(each, prefix) for each in filter.filters))
     if isinstance(filter, Exact) and filter.attribute == "type":
         return filter if filter.value.startswith(prefix) else _NEVER
     if isinstance(filter, Prefix) and filter.attribute == "type":

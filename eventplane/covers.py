@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eventplane.filters import Exact, Prefix, Suffix
-
-Term = Exact | Prefix | Suffix
-"""A comparison that an index can look up."""
+from eventplane.filters import Exact, Prefix, Term
 
 Cover = frozenset[Term]
 """Terms of a filter, one of which is true for every event that the filter matches.

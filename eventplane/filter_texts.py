@@ -4,45 +4,44 @@ from __future__ import annotations
 
 import json
 
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.filters import All, Combination, Exact, Filter, Not, Prefix, Suffix, Term
 from eventplane.limits import MAX_FILTER_STEPS
 
 
 def to_document(filter: Filter) -> dict[str, object]:
     """Return the filter as the Subscriptions API writes it: the inverse of reading it from a contract."""
-    if isinstance(filter, Not):
-        return {"not": to_document(filter.filter)}
-    if isinstance(filter, Sql):
-        return {"sql": filter.expression.text}
-    if isinstance(filter, All | Any):
-        return {type(filter).__name__.lower(): [to_document(each) for each in filter.filters]}
-    return {type(filter).__name__.lower(): {filter.attribute: filter.value}}
+    dialect = type(filter).__name__.lower()
+    match filter:
+        case Term():
+            return {dialect: {filter.attribute: filter.value}}
+        case Not():
+            return {dialect: to_document(*filter.filters)}
+        case Combination():
+            return {dialect: [*map(to_document, filter.filters)]}
+        case _:
+            return {"sql": filter.text}
 
 
 _VERBS = {Exact: "is", Prefix: "starts with", Suffix: "ends with"}
 
 
 def filter_text(filter: Filter) -> str:
-    """Return the filter in words, in one line."""
-    if isinstance(filter, Not):
-        return f"not {_inner(filter.filter)}"
-    if isinstance(filter, All):
-        return " and ".join(_inner(each) for each in filter.filters)
-    if isinstance(filter, Any):
-        return " or ".join(_inner(each) for each in filter.filters)
-    if isinstance(filter, Sql):
-        return " ".join(filter.expression.text.split())
-    return comparison_text(filter)
-
-
-def comparison_text(filter: Exact | Prefix | Suffix) -> str:
-    """Return a comparison in words: `type starts with "org."`."""
-    return f"{filter.attribute} {_VERBS[type(filter)]} {json.dumps(filter.value, ensure_ascii=False)}"
+    """Return the filter in words, in one line: `type starts with "org."`."""
+    match filter:
+        case Term():
+            value = json.dumps(filter.value, ensure_ascii=False)
+            return f"{filter.attribute} {_VERBS[type(filter)]} {value}"
+        case Not():
+            return f"not {_inner(*filter.filters)}"
+        case Combination():
+            return f" {'and' if isinstance(filter, All) else 'or'} ".join(map(_inner, filter.filters))
+        case _:
+            return " ".join(filter.text.split())
 
 
 def _inner(filter: Filter) -> str:
     text = filter_text(filter)
-    return f"({text})" if isinstance(filter, All | Any | Sql) else text
+    return text if isinstance(filter, Term | Not) else f"({text})"
 
 
 _COMPARISON = 200
@@ -56,17 +55,15 @@ def steps(filter: Filter) -> int:
     disagree about an event.
     """
     match filter:
-        case All() | Any():
+        case Term():
+            return _COMPARISON + len(filter.value)
+        case Combination():
             return _COMBINATION + sum(map(steps, filter.filters))
-        case Not():
-            return _COMBINATION + steps(filter.filter)
-        case Sql():
+        case _:
             # Loaded already where there is an expression, and not needed elsewhere.
             from eventplane.cesql.analysis import cost
 
-            return cost(filter.expression.tree).steps
-        case _:
-            return _COMPARISON + len(filter.value)
+            return cost(filter.tree).steps
 
 
 def steps_problem(filter: Filter) -> tuple[str, str] | None:

@@ -1,14 +1,15 @@
 """Filters over context attributes: the dialects of the CloudEvents Subscriptions API.
 
-`exact`, `prefix`, `suffix` compare attributes as strings; `all`, `any`, `not` combine; `sql` is CESQL v1.0.0.
-A filter is a small tree of frozen dataclasses, so that a router can evaluate it and the audit can compile it
-for Spark. `eventplane.filter_texts` has filters as documents and as text, and their cost.
+`exact`, `prefix`, `suffix` compare attributes as strings; `all`, `any`, `not` combine; `sql` is CESQL v1.0.0,
+whose `Expression` is a filter, and the root of a tree of its own (`eventplane.cesql.tree`). These nodes give
+true or false for every event, and those of an expression may err.
+`eventplane.filter_texts` has filters as documents and as text, and their cost.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Any as Anything
 
 from eventplane.attributes import Attributes, attribute_text
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class Term:
     """A comparison of the string of `attribute` with `value`; false where the event lacks the attribute."""
 
     attribute: str
     value: str
 
 
-class Exact(_Comparison):
+class Exact(Term):
     """The attribute's string equals `value`."""
 
     __slots__ = ()
@@ -36,7 +37,7 @@ class Exact(_Comparison):
         return held is not None and attribute_text(held) == self.value
 
 
-class Prefix(_Comparison):
+class Prefix(Term):
     """The attribute's string starts with `value`."""
 
     __slots__ = ()
@@ -46,7 +47,7 @@ class Prefix(_Comparison):
         return held is not None and attribute_text(held).startswith(self.value)
 
 
-class Suffix(_Comparison):
+class Suffix(Term):
     """The attribute's string ends with `value`."""
 
     __slots__ = ()
@@ -57,13 +58,13 @@ class Suffix(_Comparison):
 
 
 @dataclass(frozen=True, slots=True)
-class _Combination:
-    """Base of `all` and `any`."""
+class Combination:
+    """Base of `all`, `any` and `not`, which has one filter."""
 
     filters: tuple[Filter, ...]
 
 
-class All(_Combination):
+class All(Combination):
     """Every one of `filters` matches."""
 
     __slots__ = ()
@@ -72,7 +73,7 @@ class All(_Combination):
         return all(each.matches(attributes) for each in self.filters)
 
 
-class Any(_Combination):
+class Any(Combination):
     """At least one of `filters` matches."""
 
     __slots__ = ()
@@ -81,27 +82,19 @@ class Any(_Combination):
         return any(each.matches(attributes) for each in self.filters)
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """`filter` does not match."""
+class Not(Combination):
+    """The one of `filters` does not match."""
 
-    filter: Filter
+    __slots__ = ()
 
-    def matches(self, attributes: Attributes) -> bool:
-        return not self.filter.matches(attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class Sql:
-    """The CESQL `expression` gives true without an error."""
-
-    expression: Expression
+    def __init__(self, filter: Filter) -> None:
+        Combination.__init__(self, (filter,))
 
     def matches(self, attributes: Attributes) -> bool:
-        return self.expression.matches(attributes)
+        return not self.filters[0].matches(attributes)
 
 
-Filter = Exact | Prefix | Suffix | All | Any | Not | Sql
+Filter: TypeAlias = "Exact | Prefix | Suffix | All | Any | Not | Expression"
 
 COMPARISONS: dict[str, type[Exact] | type[Prefix] | type[Suffix]] = {
     "exact": Exact,
@@ -131,20 +124,11 @@ def from_document(document: dict[str, Anything]) -> Filter:
     expression = parse(body)
     if missing := missing_functions(expression):
         raise ValueError(missing[0].message)
-    return Sql(expression)
+    return expression
 
 
 def attribute_names(filter: Filter) -> frozenset[str]:
     """Return the names of the attributes that `filter` looks at: no other one changes its answer."""
-    match filter:
-        case All() | Any():
-            return frozenset().union(*map(attribute_names, filter.filters))
-        case Not():
-            return attribute_names(filter.filter)
-        case Sql():
-            # Loaded already where there is an expression, and not needed elsewhere.
-            from eventplane.cesql import tree
-
-            return tree.names(filter.expression.tree)
-        case _:
-            return frozenset((filter.attribute,))
+    if isinstance(filter, Combination):
+        return frozenset().union(*map(attribute_names, filter.filters))
+    return frozenset((filter.attribute,)) if isinstance(filter, Term) else filter.names

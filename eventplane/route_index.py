@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from eventplane.attributes import Attributes, attribute_text
 from eventplane.contract import Route
-from eventplane.covers import Cover, Term, either, weakness
-from eventplane.filters import All, Any, Exact, Filter, Prefix, Sql, Suffix
+from eventplane.covers import Cover, either, weakness
+from eventplane.filters import All, Any, Combination, Exact, Filter, Prefix, Term
 
 
 class RouteIndex:
@@ -123,24 +123,26 @@ class PrefixTable:
 def covers(filter: Filter) -> Iterator[Cover]:
     """Yield the covers that follow from the form of `filter`; none for `not`."""
     match filter:
-        case Exact() | Prefix() | Suffix():
+        case Term():
             yield frozenset((filter,))
         case All():
             for each in filter.filters:
                 yield from covers(each)
         case Any():
             yield from either(covers(each) for each in filter.filters)
-        case Sql():
+        case Combination():
+            return
+        case _:
             # Loaded already where there is an expression, and not needed elsewhere.
             from eventplane.expression_covers import expression_covers
 
-            yield from expression_covers(filter.expression.tree)
+            yield from expression_covers(filter.tree)
 
 
 def residual(filter: Filter, cover: Cover) -> Filter | None:
     """Return what is left to evaluate for an event for which a term of `cover` is true; None for nothing."""
     match filter:
-        case Exact() | Prefix() | Suffix():
+        case Term():
             return None
         case Any() if cover.issuperset(filter.filters):  # nothing but terms, and all of them looked up
             return None

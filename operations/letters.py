@@ -15,7 +15,7 @@ from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, REASON_ATTRIBUTE, original_of
 from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_event, sender_of
 from eventplane.errors import EnvelopeError
-from eventplane.filters import Sql
+from eventplane.filters import Filter
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.reasons import Reason
 from eventplane.sqs_binding import ROUTE, hint_of, split
@@ -80,7 +80,7 @@ class Letter:
         """Return whether `id` is the message's, or that of an event that it is about."""
         return id == self.id or any(each == id for _, each in self.claims)
 
-    def matches(self, filter: Sql) -> bool:
+    def matches(self, filter: Filter) -> bool:
         """Return whether an event in it passes, judged with the `deadletterreason` that this letter has."""
         reason = {REASON_ATTRIBUTE: self.reason}
         attributes: list[Mapping[str, AttributeValue]] = [each.attributes for each in self.events]

@@ -11,7 +11,7 @@ from eventplane.cesql import CesqlParseError, parse
 from eventplane.contract import Contract
 from eventplane.contract import Place as PlaceOfRouter
 from eventplane.dead_letter import Refusal, dead_letter
-from eventplane.filters import Sql
+from eventplane.filters import Filter
 from eventplane.router import Router
 from operations.command import ChoiceError, say
 from operations.errors import NoLetterInboxError
@@ -65,7 +65,7 @@ class Choice:
     """The selected dead letters: the one called `id`, those that pass `filter`, or all."""
 
     id: str | None = None
-    filter: Sql | None = None
+    filter: Filter | None = None
 
     def takes(self, letter: Letter) -> bool:
         return (self.id is None or letter.is_called(self.id)) and (
@@ -82,7 +82,7 @@ def read_choice(id: str | None, expression: str | None) -> Choice:
     if expression is None:
         return Choice(id)
     try:
-        return Choice(id, Sql(parse(expression)))
+        return Choice(id, parse(expression))
     except CesqlParseError as error:
         raise ChoiceError(f"--filter is no CESQL expression: {error}") from error
 

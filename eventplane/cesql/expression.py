@@ -148,14 +148,14 @@ _EQUALITY = {"=": operations.equal, "!=": _different}
 
 
 class Expression:
-    """An expression: its `text` and its `tree`. Immutable; equal to one with the same text and functions.
+    """A filter: an expression's `text` and its `tree`. Equal to one with the same text and functions.
 
     `matches(attributes)` returns whether an event passes as a filter: only a Boolean true without any error
     does. It raises nothing and stops at the first error. It is compiled at its first use, so that contracts
     with thousands of routes load fast.
     """
 
-    __slots__ = ("functions", "matches", "text", "tree")
+    __slots__ = ("_compiled", "functions", "matches", "text", "tree")
 
     matches: Callable[[Attributes], bool]
 
@@ -164,14 +164,23 @@ class Expression:
         self.tree = tree
         self.functions = functions
         self.matches = self._first_match
+        self._compiled: Callable[[Attributes], bool] | None = None
 
     def evaluate(self, attributes: Attributes) -> Evaluation:
         """Return the value for an event and every error. Raises nothing."""
         return evaluate(self.tree, attributes, self.functions)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The attributes that it reads or tests."""
+        return tree.names(self.tree)
+
     def _first_match(self, attributes: Attributes) -> bool:
-        self.matches = compile_filter(self.tree, self.functions)
-        return self.matches(attributes)
+        # A router may have taken `matches` before, and calls this for each event.
+        compiled = self._compiled
+        if compiled is None:
+            compiled = self.matches = self._compiled = compile_filter(self.tree, self.functions)
+        return compiled(attributes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Expression):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventplane.attributes import name_problem
 from eventplane.contract.canonical import Problem
 from eventplane.filter_texts import steps_problem
-from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not, Sql
+from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not
 
 MAX_FILTER_DEPTH = 16
 """Deepest nesting of a filter, levels; comparing several attributes at once adds one. Ours: deeper ones are
@@ -78,7 +78,7 @@ def read_interest(document: object, path: str, problems: list[Problem]) -> Filte
     return Any(tuple(read_filter(each, f"{path}[{at}]", problems) for at, each in enumerate(document)))
 
 
-def _read_sql(body: object, path: str, problems: list[Problem]) -> Sql | None:
+def _read_sql(body: object, path: str, problems: list[Problem]) -> Filter | None:
     if not isinstance(body, str):
         problems.append(Problem(path, f"{body!r} is not an expression", "write CESQL in one string"))
         return None
@@ -99,7 +99,7 @@ def _read_sql(body: object, path: str, problems: list[Problem]) -> Sql | None:
     )
     if problem := cost_problem(expression):
         problems.append(Problem(path, *problem))
-    return Sql(expression)
+    return expression
 
 
 def _read_comparisons(dialect: str, body: object, path: str, problems: list[Problem]) -> tuple[Filter, ...]:

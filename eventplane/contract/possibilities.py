@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eventplane.attributes import Attributes, AttributeValue
-from eventplane.filters import All, Any, Exact, Filter, Not, Sql
+from eventplane.filters import All, Any, Combination, Exact, Filter, Not, Term
 
 Takes = Mapping[str, frozenset[str]]
 """The declared event types that each route can take, by its name."""
@@ -45,16 +45,24 @@ def needed(filter: Filter) -> Attributes:
 
 def possible(filter: Filter, known: Mapping[str, AttributeValue | None]) -> frozenset[bool]:
     """Return the answers that events with the `known` attributes could get; None: the attribute is absent."""
-    if isinstance(filter, Not):
-        return _negated(possible(filter.filter, known))
-    if isinstance(filter, All):
-        return _all([possible(each, known) for each in filter.filters])
-    if isinstance(filter, Any):
-        # At least one matches: not all of them fail.
-        return _negated(_all([_negated(possible(each, known)) for each in filter.filters]))
-    if isinstance(filter, Sql):
-        return _possible_sql(filter, known)
-    return frozenset({filter.matches(_present(known))}) if filter.attribute in known else _EITHER
+    if isinstance(filter, Term):
+        return frozenset({filter.matches(_present(known))}) if filter.attribute in known else _EITHER
+    if isinstance(filter, Combination):
+        parts = [possible(each, known) for each in filter.filters]
+        if isinstance(filter, All):
+            return _all(parts)
+        # None of them matches, or not none.
+        none = _all([*map(_negated, parts)])
+        return none if isinstance(filter, Not) else _negated(none)
+    if filter.names <= known.keys():
+        # Exactly: `outcomes` judges a part of an expression, where the String 'true' counts as true.
+        return frozenset({filter.matches(_present(known))})
+    # Loaded already where there is an expression, and not needed elsewhere.
+    from eventplane.cesql.analysis import outcomes
+
+    # Of what is absent this knows nothing, and lists too many.
+    found = outcomes(filter.tree, _present(known), filter.functions)
+    return frozenset(each == "true" for each in found)
 
 
 def _present(known: Mapping[str, AttributeValue | None]) -> Attributes:
@@ -66,23 +74,5 @@ def _negated(answers: frozenset[bool]) -> frozenset[bool]:
 
 
 def _all(parts: list[frozenset[bool]]) -> frozenset[bool]:
-    answers = set()
-    if all(True in each for each in parts):
-        answers.add(True)
-    if any(False in each for each in parts):
-        answers.add(False)
-    return frozenset(answers)
-
-
-def _possible_sql(filter: Sql, known: Mapping[str, AttributeValue | None]) -> frozenset[bool]:
-    # Only a contract with an expression loads the language.
-    from eventplane.cesql import tree
-    from eventplane.cesql.analysis import outcomes
-
-    expression = filter.expression
-    if tree.names(expression.tree) <= known.keys():
-        # Exactly: `outcomes` judges a part of an expression, where the String 'true' counts as true.
-        return frozenset({expression.matches(_present(known))})
-    # Of what is absent this knows nothing, and lists too many.
-    found = outcomes(expression.tree, _present(known), expression.functions)
-    return frozenset(each == "true" for each in found)
+    can_match, can_fail = all(True in each for each in parts), any(False in each for each in parts)
+    return frozenset([True] * can_match + [False] * can_fail)

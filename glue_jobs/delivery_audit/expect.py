@@ -16,7 +16,7 @@ from eventplane.attributes import KNOWN, SEVERITY_NUMBERS, STRINGS, AttributeVal
 from eventplane.cesql import tree
 from eventplane.contract import Contract, Place
 from eventplane.envelope import Envelope
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.filters import Any, Combination, Filter, Term, attribute_names
 from eventplane.interest import is_wanted
 from eventplane.names import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.router import Router
@@ -39,10 +39,10 @@ _NOTHING: Final = Any(())
 
 def looked_at(history: ContractHistory) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of the attributes on which routes depend, and of those that are compared by type."""
-    leaves = [leaf for each in _filters_of(history) for leaf in _leaves(each)]
+    filters = [*_filters_of(history)]
     # By these an event is urgent, and forwarded whatever its reader announced.
-    names = {"type", "severitynumber", *(name for leaf in leaves for name in _names(leaf))} - NOT_ATTRIBUTES
-    typed = {name for leaf in leaves for name in _compared_by_type(leaf)} - NOT_ATTRIBUTES - STRINGS
+    names = {"type", "severitynumber"}.union(*map(attribute_names, filters)) - NOT_ATTRIBUTES
+    typed = {name for each in filters for name in _compared_by_type(each)} - NOT_ATTRIBUTES - STRINGS
     return frozenset(names), frozenset(typed)
 
 
@@ -55,24 +55,12 @@ def _filters_of(history: ContractHistory) -> Iterator[Filter]:
     yield from (route.filter for _, route in history.home_routes)
 
 
-def _leaves(filter: Filter) -> Iterator[Exact | Prefix | Suffix | Sql]:
-    if isinstance(filter, Not):
-        yield from _leaves(filter.filter)
-    elif isinstance(filter, All | Any):
+def _compared_by_type(filter: Filter) -> Iterator[str]:
+    if isinstance(filter, Combination):
         for each in filter.filters:
-            yield from _leaves(each)
-    else:
-        yield filter
-
-
-def _names(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
-    return tree.names(leaf.expression.tree) if isinstance(leaf, Sql) else (leaf.attribute,)
-
-
-def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
-    if not isinstance(leaf, Sql):
-        return ()
-    return (node.name for node in tree.walk(leaf.expression.tree) if isinstance(node, tree.Attribute))
+            yield from _compared_by_type(each)
+    elif not isinstance(filter, Term):
+        yield from (node.name for node in tree.walk(filter.tree) if isinstance(node, tree.Attribute))
 
 
 def attributes_of(members: Mapping[str, AnyValue], client_id: str | None) -> Mapping[str, AttributeValue]:

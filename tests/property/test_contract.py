@@ -17,7 +17,7 @@ from eventplane.cesql import parse
 from eventplane.contract import load_compiled
 from eventplane.contract.possibilities import possible
 from eventplane.envelope import write_event
-from eventplane.filters import All, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.filters import All, Exact, Filter, Not, Prefix, Suffix
 from eventplane.filters import Any as AnyOf
 from eventplane.limits import MAX_DETAIL_CHARACTERS
 from lambdas.common import system
@@ -43,7 +43,7 @@ LEAVES = st.one_of(
     st.builds(Exact, NAMES, VALUES),
     st.builds(Prefix, NAMES, VALUES),
     st.builds(Suffix, NAMES, VALUES),
-    st.builds(lambda text: Sql(parse(text)), EXPRESSIONS),
+    EXPRESSIONS.map(parse),
 )
 
 

@@ -12,7 +12,7 @@ from string import Template
 from typing import Any as Anything
 
 from eventplane.contract import Channel, Contract, Ordering, Place
-from eventplane.filters import All, Any, Filter, Not, Prefix, Sql, Suffix
+from eventplane.filters import All, Combination, Filter, Not, Prefix, Suffix, Term
 
 ANSWERS = "answers.json"
 """The counts that the audit's report has as well."""
@@ -55,12 +55,12 @@ def statements(
 def to_sql(filter: Filter) -> str:
     """A condition that is true for the events that match, and else false."""
     if isinstance(filter, Not):
-        return f"(NOT {to_sql(filter.filter)})"
-    if isinstance(filter, All | Any):
+        return f"(NOT {to_sql(*filter.filters)})"
+    if isinstance(filter, Combination):
         word = " AND " if isinstance(filter, All) else " OR "
         return f"({word.join(map(to_sql, filter.filters))})"
-    if isinstance(filter, Sql):
-        return f"coalesce(({filter.expression.text}), false)"
+    if not isinstance(filter, Term):
+        return f"coalesce(({filter.text}), false)"
     value = filter.value.replace("'", "''")
     if isinstance(filter, Prefix):
         return f"coalesce(starts_with({filter.attribute}, '{value}'), false)"

@@ -10,7 +10,7 @@ from eventplane.cesql.analysis import cost
 from eventplane.contract import ContractError, compile_contract
 from eventplane.contract.subscription import new_subscription
 from eventplane.filter_texts import steps
-from eventplane.filters import Any, Exact, Not, Sql
+from eventplane.filters import Any, Exact, Not
 from eventplane.interest.announcement import AnnouncementError, new_announcement
 from eventplane.limits import (
     MAX_CHEAP_STEPS,
@@ -111,4 +111,4 @@ def test_the_longest_text_of_an_expression_is_known(text: str, longest: int) -> 
 
 
 def test_a_change_of_case_of_a_short_text_is_cheap() -> None:
-    assert steps(Sql(parse("UPPER(LEFT(subject, 10)) = 'KITCHEN'"))) <= MAX_CHEAP_STEPS
+    assert steps(parse("UPPER(LEFT(subject, 10)) = 'KITCHEN'")) <= MAX_CHEAP_STEPS

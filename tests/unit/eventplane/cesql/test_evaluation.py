@@ -1,10 +1,12 @@
 """Values, casts and errors; and that the compiled filter gives the same answer."""
 
 import pickle
+from unittest.mock import patch
 
 import pytest
 
 from eventplane.cesql import CesqlMissingAttributeError, CesqlMissingFunctionError, parse
+from eventplane.cesql.compilation import compile_filter
 from eventplane.limits import MAX_INTEGER_TEXT
 
 EVENT: dict[str, str | int | bool] = {
@@ -188,6 +190,14 @@ def test_an_expression_is_a_value() -> None:
     assert first != parse("a = 2")
     assert pickle.loads(pickle.dumps(first)).matches({"a": 1})  # noqa: S301  # our own bytes
     assert str(first) == "a = 1"
+
+
+def test_an_expression_is_compiled_once() -> None:
+    with patch("eventplane.cesql.expression.compile_filter", wraps=compile_filter) as compiled:
+        matches = parse("hop = 5").matches
+        assert matches(EVENT)
+        assert matches(EVENT)
+    compiled.assert_called_once()
 
 
 def test_nothing_in_an_expression_becomes_code() -> None:
