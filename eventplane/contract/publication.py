@@ -6,16 +6,25 @@ deployment with another contract starts from its own. docs/adr/0007-contract-tab
 
 from __future__ import annotations
 
+import hashlib
+import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Route
-from eventplane.contract.canonical import ContractError, Problem, load_compiled
+from eventplane.contract.canonical import (
+    VERSION_LENGTH,
+    ContractError,
+    Problem,
+    canonical_bytes,
+    load_compiled,
+)
 from eventplane.contract.participants import leads_down
 from eventplane.names import DOWNLINK, FOLLOWED_CONTRACT
 from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables
+from eventplane.values import is_timestamp
 
 CONTRACTS_TABLE: Final = "contracts"
 """What the table is called, before `resource_name`."""
@@ -48,6 +57,34 @@ class Head:
         """Return the version by which the event of a device with these attributes is judged."""
         candidate = self.candidate
         return candidate if candidate and attributes.get(FOLLOWED_CONTRACT) == candidate else self.version
+
+
+HEADS: Final = "heads/"
+"""The beginning of the names of archived heads, in the archive's folder of contracts."""
+
+_MEMBERS: Final = ("base", "version", "previous", "candidate", "published_at")
+_OPTIONAL: Final = ("previous", "candidate")
+
+
+def head_text(head: Head) -> bytes:
+    """Return `head` as the archive keeps it: JSON."""
+    return canonical_bytes({name: getattr(head, name) for name in _MEMBERS})
+
+
+def head_name(head: Head) -> str:
+    """Return the name of an archived head, without its folder: that of its content."""
+    return HEADS + hashlib.sha256(head_text(head)).hexdigest()[:VERSION_LENGTH]
+
+
+def read_head(text: bytes) -> Head:
+    """Return an archived head. Raises ValueError for what is none."""
+    members = json.loads(text)
+    if not isinstance(members, dict) or members.keys() != {*_MEMBERS}:
+        raise ValueError("it has other members than a head")
+    texts = [each for name, each in members.items() if each is not None or name not in _OPTIONAL]
+    if not all(isinstance(each, str) for each in texts) or not is_timestamp(members["published_at"]):
+        raise ValueError("its members are no texts, or its time is none")
+    return Head(**members)
 
 
 @dataclass(frozen=True, slots=True)

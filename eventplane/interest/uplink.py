@@ -42,13 +42,14 @@ class TooManyFiltersError(EventPlaneError):
     )
 
 
-def uplink_filters(contract: Contract) -> list[object]:
-    """Return the filters of all routes in the cloud, as documents.
+def uplink_filters(*contracts: Contract) -> list[object]:
+    """Return the filters of all routes in the cloud by any of `contracts`, as documents.
 
     Announced interest is not among them: it lapses with its lease, and events that devices did not send are
     lost.
     """
-    filters = {canonical_bytes(to_document(route.filter)) for route in contract.routes_at(Place.CLOUD)}
+    routes = (route for each in contracts for route in each.routes_at(Place.CLOUD))
+    filters = {canonical_bytes(to_document(route.filter)) for route in routes}
     return [json.loads(each) for each in sorted(filters)]
 
 

@@ -152,6 +152,7 @@ class Wiring:
             refresh_ms=1_000 * PLANE.contract_refresh_s,
             clock=self._clock,
             queues=self._cloud.inboxes,
+            under=RoutingEngine.under,
         )
 
     def _sending(self, program: str, patience: Timeouts) -> tuple[Dispatch, Ledger]:

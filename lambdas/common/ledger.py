@@ -8,6 +8,7 @@ from functools import partial
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Contract
+from eventplane.contract.publication import Head, head_name, head_text
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import LEDGER, LedgerMessage, LedgerRecord, ledger_texts, to_line
 from lambdas.common.archive import Archiver
@@ -44,6 +45,11 @@ class Ledger:
         """
         if contract.version not in self._filed:
             self._contracts[contract.version] = contract.canonical
+
+    def file_head(self, head: Head) -> None:
+        """Send `head` with the next records, once, so that the audit finds what was in force for whom."""
+        if (name := head_name(head)) not in self._filed:
+            self._contracts[name] = head_text(head)
 
     def write(
         self, name: str, records: Sequence[LedgerRecord], at_ms: int, has_time: Callable[[], bool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class UplinkInterest:
         """
         last = self.record.read(ALL, PUBLISHED_SORT_KEY)
         at_ms = self.clock() if last is None else max(self.clock(), last.published_at_ms + 1)
-        filters: list[object] | None = uplink_filters(self._in_force())
+        filters: list[object] | None = uplink_filters(*self._in_force())
         too_many = None
         try:
             event = self._event(filters, at_ms)
@@ -87,11 +87,21 @@ class UplinkInterest:
         self.record.write(replace(published, revision=begun.revision))
         logger.info("the filters are published to devices", event_id=event.id, digest=published.digest)
 
-    def _in_force(self) -> Contract:
+    def _in_force(self) -> Iterator[Contract]:
+        """Return the contract in force, and its candidate: all devices are sent the filters of both."""
         head = self.contracts.head(self.bundled.version)
+        yield self._published(head.version if head else self.bundled.version)
+        if head and head.candidate:
+            try:
+                yield self._published(head.candidate)
+            except ContractError:
+                # Routers judge by the other one then.
+                logger.exception("a candidate cannot be used", contract=head.candidate)
+
+    def _published(self, version: str) -> Contract:
         contract = self.bundled
-        if head is not None and head.version != contract.version:
-            contract = self.contracts.contract(head.version)
+        if version != contract.version:
+            contract = self.contracts.contract(version)
             _check(contract, self.bundled)
         return with_subscriptions(contract, self.subscriptions.all())[0]
 

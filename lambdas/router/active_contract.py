@@ -12,7 +12,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Contract, ContractError
-from eventplane.contract.publication import ContractTable
+from eventplane.contract.publication import ContractTable, Head
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subscriptions
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.interest.announcement import Announcement, with_interest
@@ -50,6 +50,10 @@ class MadeOfContract(Protocol):
 Engine = TypeVar("Engine", bound=MadeOfContract)
 
 
+class _UnusableError(Exception):
+    """What participants added makes no contract that can be used: its own routes stay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[Engine]):
     """The contract in force is not known; `engine` is made of what is at hand.
@@ -72,6 +76,8 @@ class ActiveContract(Generic[Engine]):
     Until contracts and subscriptions have been read once, the engine is `Unseen`. With `queues` it is so
     again when what was read of one of them is `IN_FORCE_S` old: something newer may be in force.
     Announcements are no part of that: without them, more is delivered.
+    `under` puts an engine into force by the table's head, with the contract that is offered beside it and its
+    engine, where it can be used (None for both: there is none). Without `under` there is no second version.
     """
 
     def __init__(
@@ -85,6 +91,7 @@ class ActiveContract(Generic[Engine]):
         refresh_ms: int,
         clock: Clock,
         queues: Collection[str] | None = None,
+        under: Callable[[Engine, Head, Contract | None, Engine | None], Engine] | None = None,
     ) -> None:
         self._bundled = build(bundled)
         self._published = self._bundled
@@ -94,10 +101,13 @@ class ActiveContract(Generic[Engine]):
         self._subscriptions = subscriptions
         self._interest = interest
         self._queues = queues
+        self._under = under
+        self._head: Head | None = None
+        self._offered: Engine | None = None
         self._subscribed: frozenset[Subscription] = frozenset()
         self._leased: frozenset[LeasedAnnouncement] = frozenset()
         self._announced: frozenset[Announcement] = frozenset()
-        self._derived_from = (self._published, self._subscribed, self._announced)
+        self._derived_from = self._basis
         self._refresh_ms = refresh_ms
         self._clock = clock
         self._checked_ms: int | None = None
@@ -108,6 +118,11 @@ class ActiveContract(Generic[Engine]):
         self._read_ms = {CONTRACTS: 0, SUBSCRIPTIONS: 0, INTEREST: 0}
         self._known_ms = 0
         self._is_stale = False
+
+    @property
+    def _basis(self) -> tuple[object, ...]:
+        """The basis of the engine; the published contract first."""
+        return self._published, self._head, self._offered, self._subscribed, self._announced
 
     @property
     def is_seen(self) -> bool:
@@ -197,7 +212,7 @@ class ActiveContract(Generic[Engine]):
 
         That one is then at hand without what was added, and `Unseen`. The next look tries again.
         """
-        basis = (self._published, self._subscribed, self._announced)
+        basis = self._basis
         try:
             if basis != self._derived_from:
                 self._derive()
@@ -214,28 +229,43 @@ class ActiveContract(Generic[Engine]):
         self._is_derived = not self._unseen
 
     def _derive(self) -> None:
-        """Route by the published contract with subscriptions and interest."""
-        contract, refused = with_subscriptions(self._published.contract, self._subscribed, self._queues)
+        """Route by the published contract with subscriptions and interest, and by the candidate with them."""
+        try:
+            engine = self._with_added(self._published)
+        except _UnusableError:
+            engine = self._published
+        if self._under and self._head:
+            offered, candidate = self._offered, None
+            try:
+                candidate = self._with_added(offered) if offered else None
+            except Exception:  # noqa: BLE001 - whatever is wrong with a candidate, the other contract stays
+                logger.exception("a candidate cannot be used", contract=self._head.candidate)
+                count(Count.CONTRACT_REFUSED)
+            engine = self._under(engine, self._head, offered.contract if offered else None, candidate)
+        self._engine = engine
+
+    def _with_added(self, published: Engine) -> Engine:
+        """Return the engine with what participants added. Raises `_UnusableError` where it cannot be used."""
+        contract, refused = with_subscriptions(published.contract, self._subscribed, self._queues)
         for subscription, problem in refused.items():
             logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))
             count(Count.SUBSCRIPTION_REFUSED)
         contract = self._with_interest(contract)
-        if contract is self._published.contract:
-            self._engine = self._published
-            return
+        if contract is published.contract:
+            return published
         try:
-            self._engine = self._build(contract)
-        except Exception:  # noqa: BLE001 - whatever is wrong with them, the contract's own routes stay
-            logger.exception("what was added cannot be used", contract=self._published.contract.version)
+            engine = self._build(contract)
+        except Exception as error:
+            logger.exception("what was added cannot be used", contract=published.contract.version)
             count(Count.SUBSCRIPTION_REFUSED)
-            self._engine = self._published
-            return
+            raise _UnusableError from error
         logger.info(
             "subscriptions and interest are in force",
             contract=contract.version,
             subscriptions=len(self._subscribed),
             announcements=len(self._announced),
         )
+        return engine
 
     def _with_interest(self, contract: Contract) -> Contract:
         """Return `contract` with what was announced; as it is if that cannot be added."""
@@ -255,16 +285,25 @@ class ActiveContract(Generic[Engine]):
 
     def _refresh(self) -> None:
         head = self._table.head(self._bundled.contract.version)
+        candidate = head.candidate if head and self._under else None
+        offered = self._offered
+        if offered and offered.contract.version != candidate:
+            # First: what ended is over, also where what follows cannot be read.
+            self._offered = None
+        self._head = head
         for version in head.versions if head else ():
             if version == self._published.contract.version:
-                return
-            if found := self._load(version):
+                break
+            is_offered = offered is not None and offered.contract.version == version
+            if found := offered if is_offered else self._load(version):
                 self._published = found
                 logger.info("a published contract is in force", contract=version)
-                return
+                break
         # What is withdrawn is over; what is only broken replaces nothing.
         if head is None:
             self._published = self._bundled
+        if candidate and self._offered is None:
+            self._offered = self._load(candidate)
 
     def _load(self, version: str) -> Engine | None:
         if version == self._bundled.contract.version:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeAlias
 
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, Priority
+from eventplane.contract import Channel, DeliveryGuarantee, Priority
 from eventplane.contract.schedules import schedule_of
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope
@@ -163,12 +163,11 @@ class Dispatch:
         letter on that route. Deliveries at best effort go last; one that fails is dropped, and its message
         does not come again.
         """
-        contract = engine.contract
         planned, done = self.memory.sort_out(steps)
         done += [step for step in planned if not step.event]
         failed: set[str] = set()
         letters: list[Step] = []
-        for step, answer in self._answers(contract, (each for each in planned if not each.tried_once), time):
+        for step, answer in self._answers(engine, (each for each in planned if not each.tried_once), time):
             if answer.acceptance is Acceptance.TAKEN:
                 done.append(step)
             elif answer.acceptance is Acceptance.NEVER and step.record.type != DEAD_LETTER_TYPE:
@@ -178,20 +177,20 @@ class Dispatch:
                 failed.add(step.record.message_id)
         letters, known = self.memory.sort_out(letters)
         done += [*known, *(step for step in letters if not step.event)]
-        for step, answer in self._answers(contract, letters, time):
+        for step, answer in self._answers(engine, letters, time):
             if answer.acceptance is Acceptance.TAKEN:
                 done.append(step)
             else:
                 failed.add(step.record.message_id)
-        for step, answer in self._answers(contract, (each for each in planned if each.tried_once), time):
+        for step, answer in self._answers(engine, (each for each in planned if each.tried_once), time):
             done.append(step if answer.acceptance is Acceptance.TAKEN else _dropped(step))
         return done, failed
 
     def _answers(
-        self, contract: Contract, steps: Iterable[Step], time: SendingTime
+        self, engine: RoutingEngine, steps: Iterable[Step], time: SendingTime
     ) -> Iterator[tuple[Step, Answer]]:
         """Yield each step that sends something with its answer, as the answers come."""
-        waiting = self._calls(contract, steps)
+        waiting = self._calls(engine, steps)
         in_flight: dict[Call[list[Answer]], _Call] = {}
         broken: set[tuple[str, str]] = set()
         while in_flight or any(waiting.values()):
@@ -229,14 +228,19 @@ class Dispatch:
             yield from ((step, _LATER) for step in call.steps)
         in_flight.clear()
 
-    def _calls(self, contract: Contract, steps: Iterable[Step]) -> dict[str, list[_Call]]:
+    def _calls(self, engine: RoutingEngine, steps: Iterable[Step]) -> dict[str, list[_Call]]:
         """Return the calls of each protocol in the order in which they are made, SQS first."""
-        by_destination: defaultdict[str, list[tuple[int, Step]]] = defaultdict(list)
+        by_destination: defaultdict[str, defaultdict[str, list[tuple[int, Step]]]]
+        by_destination = defaultdict(lambda: defaultdict(list))
         for number, step in enumerate(step for step in steps if step.event):
-            by_destination[str(step.record.destination)].append((number, step))
+            by_destination[str(step.record.destination)][step.record.contract_version].append((number, step))
         calls: dict[str, list[_Call]] = {_SQS: []}
-        for destination, found in by_destination.items():
-            parcels = _parcels(found, contract.channel(destination))
+        for destination, by_version in by_destination.items():
+            parcels = [
+                parcel
+                for version, found in by_version.items()
+                for parcel in _parcels(found, engine.channel(destination, version))
+            ]
             for call in _batched(self._queues[destination], parcels):
                 calls.setdefault(call.protocol, []).append(call)
         for each in calls.values():

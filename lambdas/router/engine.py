@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 
-from eventplane.contract import Contract
-from eventplane.contract.publication import unserved
+from eventplane.contract import Channel, Contract
+from eventplane.contract.publication import Head, unserved
 from eventplane.contract.subscription import without_costly
 from eventplane.errors import EventPlaneError
 from lambdas.router.payload import MESSAGE_SECONDS
@@ -42,16 +43,49 @@ class RoutingEngine:
     """`contract`, and the `planner` that applies it to what comes over one channel.
 
     `lighter` gives the engine for a message whose filters exceed their time: without the costly filters that
-    participants added. It has no limit of time.
+    participants added. It has no limit of time. The contract is in force by `head` (None: it came with the
+    code). `candidate` judges the events that devices accepted under the one that is `offered`.
     """
 
     contract: Contract
     planner: Planner
     lighter: Callable[[], RoutingEngine]
+    head: Head | None = None
+    candidate: Contract | None = None
+    offered: Contract | None = None
 
     def of(self, source: str) -> RoutingEngine:
         """Return the engine of what comes over the channel called `source`."""
-        return RoutingEngine(self.contract, self.planner.of(source), lambda: self.lighter().of(source))
+        planner = self.planner.of(source)
+        return replace(self, planner=planner, lighter=lambda: self.lighter().of(source))
+
+    def under(self, head: Head, offered: Contract | None, candidate: RoutingEngine | None) -> RoutingEngine:
+        """Return the engine that is in force by `head`, beside that of the candidate that is `offered`."""
+        if offered is None or candidate is None:
+            return replace(self, head=head)
+        return replace(
+            self,
+            planner=self.planner.beside(offered.version, candidate.planner),
+            lighter=lambda: self.lighter().under(head, offered, candidate.lighter()),
+            head=head,
+            candidate=candidate.contract,
+            offered=offered,
+        )
+
+    @property
+    def contracts(self) -> tuple[Contract, ...]:
+        """The contracts that it decides by."""
+        return (self.contract,) if self.candidate is None else (self.contract, self.candidate)
+
+    def channel(self, destination: str, version: str) -> Channel:
+        """Return the channel as the contract of this `version` has it, or else one of `contracts`.
+
+        Raises KeyError for a destination that none has.
+        """
+        for each in sorted(self.contracts, key=lambda each: each.version != version):
+            with suppress(KeyError):
+                return each.channel(destination)
+        raise KeyError(destination)
 
 
 def build_engine(

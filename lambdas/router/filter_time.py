@@ -11,6 +11,7 @@ from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
 from eventplane.router import Router
+from lambdas.router.payload import Spent
 
 MESSAGE_SECONDS: Final = 0.5
 """Most computing time for the filters of one queue message, seconds. Ours: a thousand events with ordinary
@@ -39,11 +40,11 @@ class FilterTime:
         self._router = router
         self._cpu_time = cpu_time
         self._is_bounded = has_time_limit and has_costly(contract)
-        self._spent_s = 0.0
+        self._spent = Spent()
 
-    def begin(self) -> None:
-        """Start the time of another message."""
-        self._spent_s = 0.0
+    def begin(self, spent: Spent) -> None:
+        """Count the time of another message in `spent`."""
+        self._spent = spent
 
     def routes(self, event: Envelope, priority: Priority) -> list[tuple[Route, bool]]:
         """The routes that `event` takes, each with whether its reader wants it. Raises `SlowFiltersError`.
@@ -52,11 +53,11 @@ class FilterTime:
         """
         if not self._is_bounded:
             return self._routes(event, priority)
-        if self._spent_s >= MESSAGE_SECONDS:
+        if self._spent.seconds >= MESSAGE_SECONDS:
             raise SlowFiltersError
         before = self._cpu_time()
         found = self._routes(event, priority)
-        self._spent_s += self._cpu_time() - before
+        self._spent.seconds += self._cpu_time() - before
         return found
 
     def _routes(self, event: Envelope, priority: Priority) -> list[tuple[Route, bool]]:

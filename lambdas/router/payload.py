@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Contract, SchemaCheck
@@ -27,6 +28,13 @@ URGENT_MESSAGE_SECONDS: Final = 1.0
 
 Check = Callable[[Envelope], Refusal | None]
 """Why an event is refused, or None."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """The computing time that a queue message has taken, seconds."""
+
+    seconds: float = 0.0
 
 
 class SlowPayloadsError(EventPlaneError):
@@ -53,24 +61,23 @@ class PayloadCheck:
         self._contract = contract
         self._validators: dict[str, Any] = {}
 
-    def of_message(self) -> Check:
+    def of_message(self, spent: Spent | None = None) -> Check:
         """The check of one queue message's events, which share a bound on computing time.
 
-        The check raises `SlowPayloadsError`.
+        What other checks of the message have `spent` counts as well. The check raises `SlowPayloadsError`.
         """
-        spent = 0.0
+        shared = spent or Spent()
 
         def check(event: Envelope) -> Refusal | None:
-            nonlocal spent
             if event.type not in self._types:
                 return None
-            if spent >= self._message_s:
+            if shared.seconds >= self._message_s:
                 raise SlowPayloadsError(self._message_s)
             before = self._cpu_time()
             try:
                 return payload_refusal(self._contract, event, self._problem)
             finally:
-                spent += self._cpu_time() - before
+                shared.seconds += self._cpu_time() - before
 
         return check
 

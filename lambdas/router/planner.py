@@ -24,7 +24,7 @@ from eventplane.hops import hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
-from eventplane.names import DELIVER_BY, LIFETIME_ATTRIBUTES
+from eventplane.names import DELIVER_BY, FOLLOWED_CONTRACT, LIFETIME_ATTRIBUTES
 from eventplane.ordering import OrderedInboxes
 from eventplane.reasons import Outcome, Reason
 from eventplane.router import Router
@@ -32,7 +32,7 @@ from eventplane.sending import SendingRights, stamp_sender, without_stamp
 from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.filter_time import FilterTime
-from lambdas.router.payload import MESSAGE_SECONDS, Check, PayloadCheck
+from lambdas.router.payload import MESSAGE_SECONDS, Check, PayloadCheck, Spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,12 @@ class Planner:
         self._ordered = OrderedInboxes(contract)
         self._set_source(source)
         self._down = contract.device.inbox.address
+        self._candidate: tuple[str, Planner] | None = None
+
+    @property
+    def version(self) -> str:
+        """The version of the contract that it applies."""
+        return self._contract.version
 
     def _set_source(self, source: str) -> None:
         self._channel: Channel = self._contract.channel(source)
@@ -107,6 +113,18 @@ class Planner:
         """Return the planner of what comes over the channel called `source`; the two share their filters."""
         planner = copy(self)
         planner._set_source(source)  # noqa: SLF001 - of a copy of its own
+        if self._candidate:
+            version, other = self._candidate
+            return planner.beside(version, other.of(source))
+        return planner
+
+    def beside(self, version: str, candidate: Planner) -> Planner:
+        """Return the planner that leaves to `candidate` the events that devices accepted under `version`.
+
+        Nobody else can name a version: of a cloud service's event the attribute says nothing.
+        """
+        planner = copy(self)
+        planner._candidate = version, candidate  # noqa: SLF001 - of a copy of its own
         return planner
 
     def plan(
@@ -117,11 +135,10 @@ class Planner:
         In a replay everything is delivered at least once: its order is repeated until all of it is done. Its
         event expires at `ends_ms`, as the tap has it; None: a lifetime after its acceptance.
         """
-        self._filters.begin()
+        judges = self._judges()
         entry, items = self._open(message, now_ms if message.present_ms is None else message.present_ms)
         now_ms = max(now_ms, entry.present_ms)
         entry = replace(entry, is_replay=is_replay)
-        check = self._payloads.of_message()
         for item in items:
             item = item if ends_ms is None else replace(item, expires_at_ms=ends_ms)
             if (sender := self._sender(entry, item.event)) != entry.sender:
@@ -130,10 +147,27 @@ class Planner:
                 refusal = Refusal(item.error.reason, item.error.detail)
                 yield from self._refused(entry, item, refusal, now_ms)
             elif item.event is not None:
-                yield from self._judged(entry, item, item.event, check, now_ms)
+                followed = item.event.attributes.get(FOLLOWED_CONTRACT) if self._has_frames else None
+                judge, check = judges.get(followed) or judges[None]
+                yield from judge._judged(entry, item, item.event, check, now_ms)  # noqa: SLF001 - of its own class
+
+    def _judges(self) -> dict[object, tuple[Planner, Check]]:
+        """Return who judges the events of one message, and checks their payloads, by the version they name.
+
+        Under None are all others: those that name none, or one that is not in force for anybody.
+        """
+        filters, payloads = Spent(), Spent()
+        found: dict[object, tuple[Planner, Check]] = {}
+        for version, planner in ((None, self), *((self._candidate,) if self._candidate else ())):
+            planner._filters.begin(filters)  # noqa: SLF001 - of its own class
+            found[version] = planner, planner._payloads.of_message(payloads)  # noqa: SLF001
+        return found
 
     def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """Yield the dead letter of a `step` that ends for this reason on its route."""
+        if self._candidate and step.record.contract_version == self._candidate[1].version:
+            yield from self._candidate[1].dead(step, refusal, now_ms)
+            return
         record, original = step.record, step.original
         yield Step(replace(record, outcome=Outcome.DEAD_LETTERED, reason=refusal.reason), original)
         if original is not None:

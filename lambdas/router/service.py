@@ -218,7 +218,7 @@ class RouterService:
     ) -> list[Step]:
         """Return the steps of `messages`; the ids of those that are not planned are added to `failed`."""
         now_ms = self._queue_clock()
-        self.ledger.file(engine.contract)
+        self._file(engine)
         steps: list[Step] = []
         size = 0
         # Those that came most often first: under load none is left out again and again.
@@ -236,6 +236,13 @@ class RouterService:
                 failed.add(message.id)
         return steps
 
+    def _file(self, engine: RoutingEngine) -> None:
+        """Keep in the archive what the audit has to know of the decisions of `engine`."""
+        for each in (*engine.contracts, *((engine.offered,) if engine.offered else ())):
+            self.ledger.file(each)
+        if engine.head:
+            self.ledger.file_head(engine.head)
+
     def _steps(self, engine: RoutingEngine, message: QueueMessage, now_ms: int) -> list[Step]:
         message = replace(message, present_ms=self._queue_clock.at_least(message))
         try:
@@ -252,7 +259,7 @@ class RouterService:
             )
             count(Count.SUBSCRIPTION_REFUSED)
             # The ledger names this contract, so that the audit expects the same deliveries.
-            self.ledger.file(lighter.contract)
+            self._file(lighter)
             return list(lighter.planner.plan(message, now_ms))
 
     def _write(self, facts: Sequence[Step], invocation: Invocation) -> bool:

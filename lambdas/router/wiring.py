@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
-from eventplane.contract.publication import ContractTable, written_channels
+from eventplane.contract.publication import ContractTable, Head, written_channels
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
@@ -28,12 +28,13 @@ def contract_in_force(
     tables: Tables,
     build: Callable[[Contract], Engine],
     queues: Collection[str] | None = None,
+    under: Callable[[Engine, Head, Contract | None, Engine | None], Engine] | None = None,
 ) -> ActiveContract[Engine]:
     """Return what `build` makes of the contract in force, read from `tables`; `bundled` is the one with the
     code.
 
     `queues` are the inboxes, by their address, that it can lead to; None where nobody writes to them.
-    Raises what `build` raises of `bundled`.
+    `under` is `ActiveContract`'s: without it there is no candidate. Raises what `build` raises of `bundled`.
     """
     return ActiveContract(
         bundled=bundled,
@@ -44,6 +45,7 @@ def contract_in_force(
         refresh_ms=1_000 * settings.contract_refresh_s,
         clock=system_clock,
         queues=queues,
+        under=under,
     )
 
 
@@ -91,7 +93,7 @@ def engine_in_force(
     def build(contract: Contract) -> engine.RoutingEngine:
         return engine.build_engine(contract, sources, channels.inboxes, cpu_time, payload_s)
 
-    return contract_in_force(bundled, settings, tables, build, channels.inboxes)
+    return contract_in_force(bundled, settings, tables, build, channels.inboxes, engine.RoutingEngine.under)
 
 
 def patience_of(priority: Priority) -> tuple[Timeouts, float]:

@@ -75,7 +75,8 @@ class ReplayService:
         remaining_ms: Callable[[], int],
     ) -> bool:
         """Whether the whole order in `message` is done. Raises `LedgerError`, and what its files raise."""
-        self.ledger.file(engine.contract)
+        for each in engine.contracts:
+            self.ledger.file(each)
         steps = self._deliverable(engine, message, remaining_ms)
         done = 0
         while portion := list(islice(steps, PORTION)):

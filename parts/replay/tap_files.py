@@ -204,7 +204,7 @@ class Orders:
     def _window(
         self, engine: RoutingEngine, message: QueueMessage, order: WindowOrder, now_ms: int
     ) -> Iterator[Step]:
-        routes = _routes_of(order, engine.contract)
+        routes = _routes_of(order, engine.contracts)
         if not routes:
             wanted = f"leads to {order.participant}" if order.participant else f"is called {order.route}"
             refusal = Refusal(
@@ -237,13 +237,15 @@ def _by_decision(
     return decisions
 
 
-def _routes_of(order: WindowOrder, contract: Contract) -> set[str]:
-    participant = contract.participants.get(order.participant or "")
-    inbox = participant.inbox.address if participant else None
+def _routes_of(order: WindowOrder, contracts: Collection[Contract]) -> set[str]:
+    """Return the routes that the order means in one of the contracts in force."""
+    participants = (each.participants.get(order.participant or "") for each in contracts)
+    inboxes = {each.inbox.address for each in participants if each}
     return {
         each.name
+        for contract in contracts
         for each in contract.routes_at(Place.CLOUD)
-        if order.route == each.name or (inbox is not None and inbox == each.destination)
+        if order.route == each.name or each.destination in inboxes
     }
 
 

@@ -19,6 +19,7 @@ from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import RoutingEngine
 from parts.replay import handler as module
 from parts.replay import tap_files
 from parts.replay.handler import ReplayService
@@ -62,8 +63,14 @@ def replay(cloud: Cloud) -> Replay:
         remaining_ms: Callable[[], int] = lambda: 900_000,
         is_seen: bool = True,
         attempt: int = 1,
+        candidate: Contract | None = None,
     ) -> frozenset[str]:
         engine = cloud.engine(plane)
+        if candidate:
+            cloud.offer(candidate)
+            found = cloud.in_force().engine()
+            assert isinstance(found, RoutingEngine)
+            engine = found
         s3 = s3 or cloud.s3
         service = ReplayService(
             engine=lambda: engine if is_seen else Unseen(engine),
@@ -271,6 +278,14 @@ def test_a_window_sends_only_its_events_and_needs_a_destination(
     tapped(cloud, event("1"))
     assert replay(WindowOrder(FILE, from_ms, to_ms, **named)) == frozenset()
     assert (reasons(cloud), cloud.copies()) == (expected, {})
+
+
+def test_a_window_is_judged_by_the_version_of_each_event(cloud: Cloud, replay: Replay) -> None:
+    candidate = with_changes(with_route(cloud.contract, "renamed", INBOX, READING), {f"routes/{CARE}": None})
+    tapped(cloud, event("1", devicecontract=candidate.version), event("2"))
+    order = WindowOrder(FILE, 0, NOW_MS, participant="care-analytics")
+    assert replay(order, candidate=candidate) == frozenset()
+    assert cloud.ledger_rows("id", "route") == [("1", "renamed"), ("2", CARE)]
 
 
 def test_a_window_skips_refused_events(cloud: Cloud, replay: Replay) -> None:

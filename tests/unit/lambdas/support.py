@@ -312,6 +312,12 @@ class Cloud:
         self.contracts.contracts.force(published(contract))
         self.name(contract.version)
 
+    def offer(self, contract: Contract) -> None:
+        """Have the head name the candidate `contract`."""
+        self.contracts.contracts.force(published(contract))
+        base = self.contract.version
+        self.contracts.heads.force(Head(base, base, None, DAWN, contract.version))
+
     def name(self, version: str) -> None:
         """Have the head name `version`."""
         head = Head(self.contract.version, version, self._previous, DAWN)
@@ -350,6 +356,7 @@ class Cloud:
             refresh_ms=INTERVAL_MS,
             clock=self.clock,
             queues=self.queues if delivers else None,
+            under=RoutingEngine.under,
         )
 
 

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from contract import load_contract
 from eventplane.contract import ContractError
+from eventplane.contract.publication import contract_id
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.device_reports import UPLINK_KEY
 from eventplane.downlink import table as desired
@@ -92,13 +93,25 @@ def test_the_interest_is_published_once_as_a_valid_state(world: World) -> None:
     assert not world.wants(NEWS)
 
 
+def test_a_candidate_that_cannot_be_used_changes_nothing(world: World) -> None:
+    world.publish()
+    candidate = with_route(world.contract, "new", type=NEWS)
+    world.cloud.offer(candidate)
+    world.cloud.contracts.contracts.discard(contract_id(candidate.version))
+    assert not world.publish()
+    world.subscribe(SPORT)
+    assert world.publish()
+    assert world.wants(SPORT)
+
+
 @pytest.mark.parametrize(
     "begin",
     [
         lambda world: world.subscribe(NEWS),
         lambda world: world.cloud.publish(with_route(world.contract, "new", type=NEWS)),
+        lambda world: world.cloud.offer(with_route(world.contract, "new", type=NEWS)),
     ],
-    ids=["subscription", "published contract"],
+    ids=["subscription", "published contract", "candidate"],
 )
 def test_a_new_interest_and_its_end_are_published(world: World, begin: Callable[[World], None]) -> None:
     world.publish()
