@@ -7,7 +7,7 @@ never becomes a filter, so device, routers and audit give the same answer for ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -16,7 +16,7 @@ from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribut
 from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlCastError, caret
 from eventplane.cesql.expression import Expression, evaluate
-from eventplane.cesql.functions import Functions
+from eventplane.cesql.functions import Functions, signature
 from eventplane.cesql.operations import Type, Wildcard, cast, parts
 from eventplane.cesql.parser import write
 from eventplane.cesql.tree import Node
@@ -191,13 +191,10 @@ def result_type(node: Node, functions: Functions) -> Type:
             return node.type
         case tree.Attribute():
             return Type.ANY
-        case tree.Negate() | tree.Arithmetic():
-            return Type.INTEGER
-        case tree.Call():
-            function = functions.resolve(node.name, len(node.arguments))
-            return function.result if function else Type.BOOLEAN
-        case _:
+        case tree.Exists() | tree.Logic():
             return Type.BOOLEAN
+        case _:
+            return signature(node, functions).result
 
 
 def _start(node: Node) -> int:
@@ -274,23 +271,19 @@ def _must_err(node: Node, known: Attributes, functions: Functions) -> bool:
     return any(_must_err(each, known, functions) for each in tree.children(node))
 
 
-def _needs(node: Node, functions: Functions) -> list[tuple[Node, Type]]:
-    """Return operands with the type that each is cast to, where the operation alone decides it."""
+def _needs(node: Node, functions: Functions) -> Sequence[tuple[Node, Type]]:
+    """Return operands with the type that each is cast to; ANY where an attribute decides it."""
     match node:
-        case tree.Negate() | tree.Arithmetic() | tree.Comparison(operator="<" | "<=" | ">" | ">="):
-            return [(each, Type.INTEGER) for each in tree.children(node)]
-        case tree.Comparison(right=tree.Literal() as right):
+        case tree.Comparison(operator="=" | "!=", right=tree.Literal() as right):
             return [(node.left, right.type)]
         case tree.Logic() | tree.Not():
             return [(each, Type.BOOLEAN) for each in tree.children(node)]
         case tree.In(operand=tree.Literal() as operand):
             return [(each, operand.type) for each in node.elements]
-        case tree.Call():
-            arity = len(node.arguments)
-            function = functions.resolve(node.name, arity)
-            return list(zip(node.arguments, function.types(arity), strict=True)) if function else []
-        case _:
+        case tree.Literal() | tree.Attribute() | tree.Exists():
             return []
+        case _:
+            return signature(node, functions).operands
 
 
 def _stuck(literal: tree.Literal, target: Type) -> bool:

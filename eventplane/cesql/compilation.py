@@ -18,7 +18,7 @@ from typing import Any
 from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribute_text
 from eventplane.cesql import operations, tree
 from eventplane.cesql.errors import CesqlError, CesqlGenericError
-from eventplane.cesql.functions import Functions
+from eventplane.cesql.functions import Functions, signature
 from eventplane.cesql.operations import Type, Wildcard, matcher, read, to_boolean, to_integer
 from eventplane.cesql.tree import Node
 
@@ -91,13 +91,10 @@ class _Translation:
                 return ast.Constant(node.value), node.type
             case tree.Attribute():
                 return _attribute(node.name), Type.ANY
-            case tree.Negate():
-                return self._call(operations.negate, self._as(node.operand, Type.INTEGER)), Type.INTEGER
-            case tree.Arithmetic():
-                run = operations.ARITHMETIC[node.operator]
-                return self._call(run, *self._integers(node)), Type.INTEGER
-            case tree.Call():
-                return self._invocation(node)
+            case tree.Negate() | tree.Arithmetic() | tree.Call():
+                found = signature(node, self._functions)
+                operands = [self._as(each, target) for each, target in found.operands]
+                return self._call(found.run, *operands), found.result
             case _:
                 return self._condition(node), Type.BOOLEAN
 
@@ -113,7 +110,7 @@ class _Translation:
             case tree.Comparison(operator="=" | "!="):
                 return self._equality(node)
             case tree.Comparison():
-                left, right = self._integers(node)
+                left, right = (self._as(each, Type.INTEGER) for each in (node.left, node.right))
                 return _compare(left, _COMPARE[node.operator], right)
             case tree.Like():
                 return self._like(node)
@@ -132,9 +129,6 @@ class _Translation:
             return self._call(to_target, value)
         variable = self._variable()
         return _if_class(variable, value, wanted, _name(variable), self._call(to_target, _name(variable)))
-
-    def _integers(self, node: tree.Arithmetic | tree.Comparison) -> tuple[ast.expr, ast.expr]:
-        return self._as(node.left, Type.INTEGER), self._as(node.right, Type.INTEGER)
 
     def _not(self, node: tree.Not) -> ast.expr:
         if isinstance(node.operand, tree.Literal) and node.operand.type is Type.INTEGER:
@@ -175,10 +169,9 @@ class _Translation:
     def _in(self, node: tree.In) -> ast.expr:
         value = self._value(node.operand)[0]
         elements = [self._value(each)[0] for each in node.elements]
-        among = ast.Tuple(elements, ast.Load())
         literals = [each.value for each in node.elements if isinstance(each, tree.Literal)]
         if len(literals) < len(elements):
-            return self._call(operations.contains, value, among)
+            return self._call(operations.contains, value, *elements)
         # Python makes a constant of it.
         texts = ast.Set([ast.Constant(attribute_text(each)) for each in literals])
         variable = self._variable()
@@ -187,16 +180,8 @@ class _Translation:
             value,
             "str",
             _compare(_name(variable), ast.In(), texts),
-            self._call(operations.contains, _name(variable), among),
+            self._call(operations.contains, _name(variable), *elements),
         )
-
-    def _invocation(self, node: tree.Call) -> tuple[ast.expr, Type]:
-        function = self._functions.resolve(node.name, len(node.arguments))
-        if function is None:
-            return self._call(_missing_function), Type.BOOLEAN
-        types = function.types(len(node.arguments))
-        arguments = [self._as(each, target) for each, target in zip(node.arguments, types, strict=True)]
-        return self._call(function.run, *arguments), function.result
 
     def _call(self, function: Callable[..., object], *arguments: ast.expr) -> ast.expr:
         return ast.Call(self.bind(function), list(arguments), [])
@@ -204,10 +189,6 @@ class _Translation:
     def _variable(self) -> str:
         self._variables += 1
         return f"v{self._variables}"
-
-
-def _missing_function() -> AttributeValue:
-    raise CesqlGenericError("a function is missing; evaluate() names it")
 
 
 def _only_text(node: Node) -> bool:

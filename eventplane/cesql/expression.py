@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eventplane.attributes import REQUIRED, Attributes, AttributeValue
-from eventplane.cesql import operations, tree
+from eventplane.cesql import tree
 from eventplane.cesql.compilation import compile_filter
-from eventplane.cesql.errors import CesqlError, CesqlMissingAttributeError, CesqlMissingFunctionError
-from eventplane.cesql.functions import BUILTINS, Functions
-from eventplane.cesql.operations import ZERO, Type, cast, matcher
+from eventplane.cesql.errors import CesqlError, CesqlMissingAttributeError
+from eventplane.cesql.functions import BUILTINS, Functions, signature
+from eventplane.cesql.operations import ZERO, Type, cast
 from eventplane.cesql.parser import parse_tree
 from eventplane.cesql.tree import Node
 
@@ -55,8 +55,6 @@ class _Walk:
                 return node.name in REQUIRED or node.name in self._attributes
             case tree.Logic():
                 return self._logic(node)
-            case tree.Call():
-                return self._call(node)
             case _:
                 return self._operation(node)
 
@@ -67,44 +65,19 @@ class _Walk:
         return ZERO[Type.ANY]
 
     def _operation(self, node: Node) -> AttributeValue:
-        match node:
-            case tree.Not(operand=tree.Literal(type=Type.INTEGER)):
-                return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.refuse_integer)
-            case tree.Not():
-                return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.invert)
-            case tree.Negate():
-                return self._strict(node, Type.INTEGER, (Type.INTEGER,), operations.negate)
-            case tree.Arithmetic():
-                both = (Type.INTEGER, Type.INTEGER)
-                return self._strict(node, Type.INTEGER, both, operations.ARITHMETIC[node.operator])
-            case tree.Comparison(operator="=" | "!="):
-                return self._strict(node, Type.BOOLEAN, (Type.ANY, Type.ANY), _EQUALITY[node.operator])
-            case tree.Comparison():
-                both = (Type.INTEGER, Type.INTEGER)
-                return self._strict(node, Type.BOOLEAN, both, operations.COMPARE[node.operator])
-            case tree.Like():
-                return self._strict(node, Type.BOOLEAN, (Type.STRING,), matcher(node.pattern))
-            case _:
-                types = (Type.ANY,) * len(tree.children(node))
-                return self._strict(
-                    node, Type.BOOLEAN, types, lambda value, *rest: operations.contains(value, rest)
-                )
-
-    def _strict(
-        self, node: Node, result: Type, types: tuple[Type, ...], run: Callable[..., AttributeValue]
-    ) -> AttributeValue:
-        """Evaluate and cast every operand, then `run`; the zero value of `result` if an operand erred."""
+        """Evaluate and cast every operand, then run; the zero value of the result if an operand erred."""
+        found = signature(node, self._functions)
         before = len(self.errors)
         operands = []
-        for each, target in zip(tree.children(node), types, strict=True):
+        for each, target in found.operands:
             # A comprehension would be one more frame on each level of the recursion.
             operands.append(self._operand(each, target))
         if len(self.errors) > before:
-            return ZERO[result]
+            return ZERO[found.result]
         try:
-            return run(*operands)
+            return found.run(*operands)
         except CesqlError as error:
-            return self._failed(error, node, result)
+            return self._failed(error, node, found.result)
 
     def _operand(self, node: Node, target: Type) -> AttributeValue:
         before = len(self.errors)
@@ -130,21 +103,6 @@ class _Walk:
         if len(self.errors) > before:
             return False
         return left is not right if node.operator == "XOR" else right
-
-    def _call(self, node: tree.Call) -> AttributeValue:
-        function = self._functions.resolve(node.name, len(node.arguments))
-        if function is None:
-            arity = len(node.arguments)
-            self.errors.append(CesqlMissingFunctionError(name=node.name, arity=arity, position=node.position))
-            return False
-        return self._strict(node, function.result, function.types(len(node.arguments)), function.run)
-
-
-def _different(left: AttributeValue, right: AttributeValue) -> bool:
-    return not operations.equal(left, right)
-
-
-_EQUALITY = {"=": operations.equal, "!=": _different}
 
 
 class Expression:

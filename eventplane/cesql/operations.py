@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
+from typing import Any
 
 from eventplane.attributes import AttributeValue, attribute_text
 from eventplane.cesql.errors import CesqlCastError, CesqlMathError
@@ -71,14 +72,6 @@ def to_boolean(value: AttributeValue) -> bool:
     raise CesqlCastError(f"{value[:_EXCERPT]!r} is not a Boolean; write true or false")
 
 
-COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
 def divide(left: int, right: int) -> int:
     """Return the quotient, rounded towards zero; raises CesqlMathError."""
     if right == 0:
@@ -100,15 +93,6 @@ def checked(number: int) -> int:
     if INTEGER_MIN <= number <= INTEGER_MAX:
         return number
     raise CesqlMathError(f"the result {number} is not a 32 bit Integer")
-
-
-ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    "*": lambda left, right: checked(left * right),
-    "/": divide,
-    "%": remainder,
-    "+": lambda left, right: checked(left + right),
-    "-": lambda left, right: checked(left - right),
-}
 
 
 def negate(number: int) -> int:
@@ -138,13 +122,29 @@ def equal(left: AttributeValue, right: AttributeValue) -> bool:
     return cast(left, type_of(right)) == right
 
 
-def contains(value: AttributeValue, elements: Iterable[AttributeValue]) -> bool:
+def contains(value: AttributeValue, *elements: AttributeValue) -> bool:
     """Return whether an element, cast to the type of `value`, equals it; raises CesqlCastError.
 
     Every element is cast, also after an equal one: a Set has no order, so the answer must not depend on it.
     """
     target = type_of(value)
     return value in [cast(element, target) for element in elements]
+
+
+BINARY: dict[str, tuple[Type, Type, Callable[[Any, Any], AttributeValue]]] = {
+    "=": (Type.BOOLEAN, Type.ANY, equal),
+    "!=": (Type.BOOLEAN, Type.ANY, lambda left, right: not equal(left, right)),
+    "<": (Type.BOOLEAN, Type.INTEGER, operator.lt),
+    "<=": (Type.BOOLEAN, Type.INTEGER, operator.le),
+    ">": (Type.BOOLEAN, Type.INTEGER, operator.gt),
+    ">=": (Type.BOOLEAN, Type.INTEGER, operator.ge),
+    "*": (Type.INTEGER, Type.INTEGER, lambda left, right: checked(left * right)),
+    "/": (Type.INTEGER, Type.INTEGER, divide),
+    "%": (Type.INTEGER, Type.INTEGER, remainder),
+    "+": (Type.INTEGER, Type.INTEGER, lambda left, right: checked(left + right)),
+    "-": (Type.INTEGER, Type.INTEGER, lambda left, right: checked(left - right)),
+}
+"""By operator: the type of the result, the type that both operands are cast to, and what to run."""
 
 
 class Wildcard(Enum):
