@@ -14,6 +14,7 @@ from eventplane.names import (
     AUDITOR,
     CONNECTED,
     DISCONNECTED,
+    DOWN_KIND,
     FLOODING,
     MONITOR,
     NOTICE,
@@ -94,14 +95,18 @@ def thing_of(source: str) -> str | None:
 
 
 def is_irreplaceable(json: str) -> bool:
-    """Return whether a stored event is a report about other events, which cannot be made again."""
+    """Return whether a stored event cannot come again: a report about other events, or what the cloud sent.
+
+    The cloud forgets what a device has stored.
+    """
     # Parsing every event for this would cost more than it gives.
-    if REPORT_PREFIX not in json:
+    if REPORT_PREFIX not in json and DOWN_KIND not in json:
         return False
     try:
-        return parse_event(json).type in (STARTED, DISCARDED, MANIFEST)
+        event = parse_event(json)
     except EnvelopeError:
         return False
+    return event.type in (STARTED, DISCARDED, MANIFEST) or DOWN_KIND in event.attributes
 
 
 KEY_BYTES = 16

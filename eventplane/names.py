@@ -69,6 +69,9 @@ SEQUENCE: Final = "devicesequence"
 
 SEQUENCE_DIGITS: Final = 12
 
+DOWN_KIND: Final = "downkind"
+"""What an event is on its way down: a state or a command. Only the plane stamps it (`downlink.wire`)."""
+
 FOLLOWED_CONTRACT: Final = "devicecontract"
 """The version of the contract that the cloud sent to the device, under which it accepted the event."""
 

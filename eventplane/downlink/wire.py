@@ -16,10 +16,11 @@ from typing import Any, Final, TypeGuard, TypeVar
 from eventplane.contract import Downlink
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EventPlaneError
+from eventplane.names import DOWN_KIND
 from eventplane.reasons import Reason
 from eventplane.values import whole_number
 
-KIND: Final = "downkind"
+KIND: Final = DOWN_KIND
 KEY: Final = "downkey"
 UID: Final = "downuid"
 RESET: Final = "downreset"

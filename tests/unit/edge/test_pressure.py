@@ -14,6 +14,7 @@ from eventplane.envelope import parse_event
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
+from tests.unit.edge.downlinks import command
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
 from tests.unit.edge.spools import noise
 
@@ -145,6 +146,14 @@ def test_urgent_is_refused_only_when_there_is_nothing_to_evict(make: MakeDevice)
     device = full_device(make, 1.0, ALARM)
     assert answers(device, ALARM) == [FULL]
     assert device.spool.loss_reports() == []
+
+
+def test_what_the_cloud_sent_is_not_evicted(make: MakeDevice) -> None:
+    device = make(capacity_deliveries=1000)
+    device.send_down(*(command(number) for number in range(1, 101)))
+    device.spool.space.capacity_deliveries = device.spool.space.used_deliveries
+    answers(device, ALARM)
+    assert device.spool.backlog()["display.inbox"] == 100
 
 
 def test_what_was_dropped_and_refused_is_reported(make: MakeDevice) -> None:

@@ -25,6 +25,7 @@ from eventplane.device_reports import (
     event_digest,
     is_irreplaceable,
 )
+from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.router import Router
@@ -82,9 +83,15 @@ def test_reports_about_other_events_are_irreplaceable(report: Envelope) -> None:
 
 
 @pytest.mark.parametrize(
-    "json", [event("e").json, event("e", subject=MANIFEST).json, f"not an event {MANIFEST}"]
+    "json",
+    [
+        event("e").json,
+        event("e", subject=MANIFEST).json,
+        f"not an event {MANIFEST}",
+        event("e", subject=KIND).json,
+    ],
 )
-def test_an_event_that_mentions_a_report_is_no_report(json: str) -> None:
+def test_an_event_of_a_service_comes_again(json: str) -> None:
     assert not is_irreplaceable(json)
 
 

@@ -87,6 +87,12 @@ THROTTLED: Final = story(
     *(say(at_s) for at_s in (87.0, 89.0, 91.0, 93.0)),
     order=3,
 )
+EVICTED: Final = story(
+    StoryStep(20.0, "broker-stop", "home-1", 57.0),
+    StoryStep(20.2, "threshold", "home-1", 1),
+    StoryStep(20.8, "disk-full", "home-1", 64.0),
+    say(27.0, f"{ALARMS}clinical.v1"),
+)
 SUBSCRIBED: Final = story(
     StoryStep(1.0, "put", "carers", text=TO_ENDPOINT),
     StoryStep(2.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
@@ -201,6 +207,7 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
                 KEPT,
                 PROOF,
                 THROTTLED,
+                EVICTED,
                 SUBSCRIBED,
                 ORDERED,
                 STALLED,
