@@ -278,6 +278,16 @@ def without_costly(contract: Contract) -> Contract:
     return compile_contract(document, origin, is_derived=True)
 
 
+def without_added(contract: Contract) -> Contract:
+    """Return `contract` as it was published: without subscriptions and announced interest."""
+    document = json.loads(contract.canonical)
+    for each in subscribed_routes(contract):
+        del document["routes"][each.name]
+    for route in document["routes"].values():
+        route.pop("interest", None)
+    return _compiled(canonical_bytes(document), f"contract {contract.version} as it was published")
+
+
 def _costly_routes(contract: Contract) -> list[str]:
     return [each.name for each in subscribed_routes(contract) if steps(each.filter) > MAX_CHEAP_STEPS]
 

@@ -23,6 +23,7 @@ from eventplane.archive_layout import (
     Column,
     Folder,
 )
+from eventplane.contract.publication import HEADS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.common import system
 from glue_jobs.common.archive import ArchivePart, columns_of
@@ -227,13 +228,14 @@ def audit(engine: AuditEngine, request: AuditRequest) -> Audit:
         listings, lambda rows: load_history(objects, contracts, usages(rows) if len(contracts) != 1 else [])
     )
     history = read.history
+    known = {each.version for each in history.contracts}
     chain = chain_of(
         objects,
         request.key,
         Past(request.output, str(window)),
         read.parts,
         window.folders,
-        [contracts[each.version] for each in history.contracts],
+        [contracts[name] for name in contracts if name in known or name.startswith(HEADS)],
         min(watermark.as_of_ms, request.now_ms()),
     )
     parts = with_altered(read.parts, chain.removed())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -19,9 +19,12 @@ from eventplane.contract import (
     Route,
     load_compiled,
 )
+from eventplane.contract.publication import HEADS, Head, read_head
+from eventplane.contract.subscription import without_added
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from eventplane.sinks import GONE_S
+from eventplane.values import MAX_TIME_MS, timestamp_ms
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
@@ -32,6 +35,13 @@ INTERVAL_MS: Final = 5 * 60 * 1_000
 STALE_AFTER: Final = 3
 """After how many intervals beside its successor a contract's use is stale. Ours: routers look every 30 s, and
 a deployment replaces all of them within minutes."""
+
+SLACK_MS: Final = STALE_AFTER * INTERVAL_MS
+"""How long after its beginning or end a roll-out may be unknown to a router, or its publisher's clock wrong,
+milliseconds. Ours: as long as a deployment takes."""
+
+MAX_HEAD_BYTES: Final = 4_096
+"""Largest archived head, bytes. Ours: it names three versions and a time."""
 
 LOOK_BACK: Final = 36
 """For how many intervals around a decision another version's use is looked for: three hours. Ours."""
@@ -52,6 +62,30 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidacy:
+    """The contract `candidate` was in force beside another for devices that followed it, by archived heads.
+
+    Its `versions`, and those `beside` it, are what routers made of the two with what participants added.
+    Times are Unix milliseconds; without an end it lasts. It was `taken` if it replaced the other one.
+    """
+
+    candidate: str
+    from_ms: int
+    to_ms: int = MAX_TIME_MS
+    is_taken: bool = False
+    versions: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
+
+    def is_certain(self, at_ms: int) -> bool:
+        """Return whether every router knows of it at a time: not right after its beginning or end."""
+        return self.from_ms + SLACK_MS <= at_ms <= self.to_ms - SLACK_MS
+
+    def is_possible(self, at_ms: int) -> bool:
+        """Return whether a router may know of it at a time."""
+        return self.from_ms - SLACK_MS <= at_ms <= self.to_ms + SLACK_MS
+
+
+@dataclass(frozen=True, slots=True)
 class Use:
     """A `contract` and when a router first decided by it, Unix milliseconds (None: the ledger has no use)."""
 
@@ -66,6 +100,9 @@ class ContractHistory:
     uses: tuple[Use, ...]
     stale: frozenset[tuple[str, int]] = frozenset()
     """Versions with the intervals in which they were used though a successor had long been in force."""
+
+    candidacies: tuple[Candidacy, ...] = ()
+    """The roll-outs of contracts, in the order of their beginning."""
 
     @property
     def contracts(self) -> tuple[Contract, ...]:
@@ -138,11 +175,15 @@ class ContractHistory:
                 for each in self.uses
             ),
             self.stale,
+            self.candidacies,
         )
 
 
 def archived(objects: Objects) -> dict[str, Stored]:
-    """Return the objects of the archived contracts by version, the one archived last at the end."""
+    """Return the objects of the archived contracts by version, the one archived last at the end.
+
+    With them are the archived heads, by names that begin with `HEADS`.
+    """
     found = [each for each in objects.beneath(CONTRACTS) if each.name.endswith(".json")]
     found.sort(key=lambda each: (each.changed_ms, each.name))
     return {each.name.removeprefix(f"{CONTRACTS}/").removesuffix(".json"): each for each in found}
@@ -157,39 +198,117 @@ def load_history(
     wrong with the first one, if none is left.
     """
     usages = list(usages)
-    first_used_ms = _first_uses(usages)
+    faults: list[ObjectFault] = []
+    heads = _heads(objects, stored, faults)
+    # To read a contract takes long: only of those that decided it is asked what they are.
+    known = {each.version for each in usages}
+
+    @cache
+    def published(version: str) -> str:
+        return _published(objects, stored, version)
+
+    def family(version: str) -> frozenset[str]:
+        return frozenset(each for each in known if published(each) == published(version))
+
+    candidacies = tuple(_candidacies(heads, family))
+    first_used_ms = _first_uses(_of_stable(usages, candidacies))
     used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
-    # Without a first use, so that it is never the one in force.
+    # Without a first use, so that it is never the one in force for all.
     used += sorted({each.version for each in usages} - first_used_ms.keys())
+    archived = [version for version in stored if not version.startswith(HEADS)]
     uses, errors = [], {}
-    for version in [version for version in used if version in stored] or list(stored)[-1:]:
+    for version in [version for version in used if version in stored] or archived[-1:]:
         try:
             uses.append(Use(_load(objects, stored[version], version), first_used_ms.get(version)))
         except EventPlaneError as error:
             errors[stored[version].name] = error
     if not uses:
         raise next(iter(errors.values()), NoContractError(f"{objects.uri}/{CONTRACTS}", used))
-    faults = [
+    faults += [
         ObjectFault("unreadable", name, None, CONTRACTS, str(error), None) for name, error in errors.items()
     ]
     # Of a contract that nobody can read, nobody can tell that it succeeds another.
     known = {each.contract.version for each in uses}
-    stale = stale_uses([each for each in usages if each.version in known])
-    return ContractHistory(tuple(uses), stale), faults
+    stale = stale_uses([each for each in usages if each.version in known], candidacies)
+    return ContractHistory(tuple(uses), stale, candidacies), faults
 
 
-def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
+def _heads(
+    objects: Objects, stored: Mapping[str, Stored], faults: list[ObjectFault]
+) -> Iterable[Sequence[Head]]:
+    """Return the archived heads of each deployment in the order of time; a damaged one is among `faults`."""
+    found: defaultdict[str, list[Head]] = defaultdict(list)
+    for each in (each for name, each in stored.items() if name.startswith(HEADS)):
+        try:
+            # A larger one is cut, and then is no JSON.
+            head = read_head((objects.read(each.name) or b"")[:MAX_HEAD_BYTES])
+        except (ValueError, RecursionError) as error:
+            faults.append(ObjectFault("unreadable", each.name, None, CONTRACTS, str(error), None))
+        else:
+            found[head.base].append(head)
+    for heads in found.values():
+        heads.sort(key=lambda head: (timestamp_ms(head.published_at), not head.candidate))
+    return found.values()
+
+
+def _candidacies(heads: Iterable[Sequence[Head]], family: Callable[[str], frozenset[str]]) -> list[Candidacy]:
+    """Return the roll-outs that `heads` show; `family` gives what routers made of a version."""
+    found = []
+    for of_base in heads:
+        for before, head in pairwise([None, *of_base]):
+            if head is None or head.candidate is None or (before and before.candidate == head.candidate):
+                continue
+            later = of_base[of_base.index(head) :]
+            end = next((each for each in later if each.candidate != head.candidate), None)
+            found.append(
+                Candidacy(
+                    head.candidate,
+                    timestamp_ms(head.published_at),
+                    timestamp_ms(end.published_at) if end else MAX_TIME_MS,
+                    end is not None and end.version == head.candidate,
+                    family(head.candidate),
+                    family(head.version),
+                )
+            )
+    return sorted(found, key=lambda each: each.from_ms)
+
+
+def _published(objects: Objects, stored: Mapping[str, Stored], version: str) -> str:
+    """Return the version of a contract as it was published; its own where it cannot be read."""
+    try:
+        return without_added(_load(objects, stored[version], version)).version
+    except (EventPlaneError, LookupError):
+        return version
+
+
+def _of_stable(usages: Iterable[Usage], candidacies: Iterable[Candidacy]) -> list[Usage]:
+    """Return the uses but for those of candidates during their roll-outs: they succeed nothing."""
+    return [
+        each
+        for each in usages
+        if not any(
+            each.version in rollout.versions and rollout.is_possible(each.interval * INTERVAL_MS)
+            for rollout in candidacies
+        )
+    ]
+
+
+def stale_uses(usages: Sequence[Usage], candidacies: Sequence[Candidacy] = ()) -> frozenset[tuple[str, int]]:
     """Return versions with the intervals in which they were used though another one had long been in force.
 
     Long: at least `STALE_AFTER` intervals. A later one must be used before, meanwhile and afterwards, so that
     it was not withdrawn in between: after a rollback the earlier contract is the right one. A version that
     was given up for an earlier one and comes back is stale if that one stays in force: it was not rolled out.
+    A candidate that was given up is succeeded by what it was beside.
     """
+    usages = _of_stable(usages, candidacies)
     intervals: defaultdict[str, set[int]] = defaultdict(set)
     for each in usages:
         if each.is_in_force:
             intervals[each.version].add(each.interval)
     first_ms = _first_uses(usages)
+    ended = {version: each.is_taken for each in candidacies for version in each.versions}
+    first_ms |= {version: -1 for version in first_ms if not ended.get(version, True)}
 
     def is_used(version: str, *spans: tuple[int, int], is_later: bool) -> bool:
         """Return whether a later, or an earlier, version was used in each of some spans of intervals."""

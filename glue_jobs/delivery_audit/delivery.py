@@ -509,7 +509,8 @@ def _of_decisions(delivery: RouteEnd, rules: AuditRules) -> _Found:
         is_contested = bool(contested) and row in contested
         before_ms = first.accepted_at_ms - row.decided_at_ms if first and not is_contested else 0
         known.append((row, decided_between(row, is_contested=is_contested).skew_ms, before_ms))
-    if any(rules.is_stale(row) for row, skew_ms, _ in known if not skew_ms):
+    judged = (row for row, skew_ms, _ in known if not skew_ms)
+    if any(rules.is_stale(row) or delivery.event.is_by_other(row, rules) for row in judged):
         yield Kind.STALE_CONTRACT, f"by contract {delivery.contract_version}"
     if (most_ms := max((before_ms for *_, before_ms in known), default=0)) > CLOCK_SLACK_MS:
         yield Kind.CAUSALITY, f"decided {most_ms} ms before it was accepted"

@@ -130,7 +130,7 @@ class Event:
         first = self.first
         # A replay or a redrive decides for some routes, by the contract of its own time.
         known = in_force or _versions(self.early) or (_versions(self.ledger) if first is None else [])
-        self.versions = known or [rules.in_force_at(first and first.accepted_at_ms)]
+        self.versions = known or [rules.in_force_at(first and first.accepted_at_ms, first and first.followed)]
         if first is not None:
             self._expect(first, rules)
 
@@ -249,6 +249,14 @@ class Event:
     def was_put_back(self) -> bool:
         """True if an operator alone put it into the channel, where the tap does not see it."""
         return bool(self.ledger) and all(row.put_back_by is not None for row in self.ledger)
+
+    def is_by_other(self, row: LedgerRow, rules: AuditRules) -> bool:
+        """Return whether a row was decided by a contract that was in force for other devices."""
+        if self.first is None and rules.is_of_frame(row):
+            return False
+        copies = {copy.accepted_at_ms: copy.followed for copy in (*self.others, *self.copies)}
+        named = copies.get(row.entered_at_ms, self.first and self.first.followed)
+        return rules.is_of_others(row, named)
 
     def from_device(self, rules: AuditRules) -> bool:
         """Return whether the ledger has it from a device; dead letters of the cloud's router are not."""

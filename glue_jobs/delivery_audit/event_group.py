@@ -83,7 +83,8 @@ class TapRow(NamedTuple):
     the payload, None where there is none. `digest` is the `eventplane.device_reports.short_digest` of the
     event, by the row's own word if it `is_redacted`. `said_at_ms` is read where deliveries are listed.
     `file` is the object's name beneath the archive, `unread` names what the core would not accept, and the
-    audit cannot judge by, `within` is whether it belongs to the window.
+    audit cannot judge by, `within` is whether it belongs to the window. `followed` is the contract under
+    which the device accepted the event, as the event names it.
     """
 
     accepted_at_ms: int
@@ -114,6 +115,7 @@ class TapRow(NamedTuple):
     unread: str | None = None
     unknown_members: bool = False
     within: bool = True
+    followed: str | None = None
 
 
 class LedgerRow(NamedTuple):

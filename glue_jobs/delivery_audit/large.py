@@ -23,6 +23,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eventplane.archive_layout import FLEET_FOLDER, Folder
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.names import FOLLOWED_CONTRACT
 from glue_jobs.common import system
 from glue_jobs.common.archive import Archive, struct_of
 from glue_jobs.common.attestation import AttestationKey
@@ -160,10 +161,14 @@ class SparkEngine:
         history, faults = history_of(decisions)
         names, typed = looked_at(history)
         is_listed = self._request.is_listed
-        texts = names.union(rows.READ_ATTRIBUTES, ["time"] * is_listed)
+        is_rolled_out = bool(history.candidacies)
+        texts = names.union(rows.READ_ATTRIBUTES, ["time"] * is_listed, [FOLLOWED_CONTRACT] * is_rolled_out)
         tapped = self._source.read(listings[TAP], texts=texts, integers=typed, booleans=typed)
         tap, of_tap = self._tables.observed(
-            rows.tap_rows(tapped.rows, window, names, typed, is_listed=is_listed), nameless=nameless
+            rows.tap_rows(
+                tapped.rows, window, names, typed, is_listed=is_listed, is_rolled_out=is_rolled_out
+            ),
+            nameless=nameless,
         )
         # Of a million events there are some hundred combinations, unless a filter looks at an id.
         values = tap.select("routed_by").distinct().rdd.mapPartitions(partial(routed, history))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventplane.archive_layout import ERASED
@@ -23,6 +23,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import (
     CANARY_CLIENTS,
     EPOCH,
+    FOLLOWED_CONTRACT,
     PLANE_CLIENT,
     SENDER_DEVICE,
     SENDER_SERVICE,
@@ -93,13 +94,22 @@ def handover_rows(records: Iterable[JsonRow], window: Window, number: Number) ->
 
 
 def tap_rows(
-    records: Iterable[JsonRow], window: Window, routes: Routes, number: Number, *, is_listed: bool = False
+    records: Iterable[JsonRow],
+    window: Window,
+    routes: Routes,
+    number: Number,
+    *,
+    is_listed: bool = False,
+    is_rolled_out: bool = False,
 ) -> list[TappedRow]:
     """Return the tap's rows, as `rows.tap_rows` does; `routes` are `expected_routes`."""
-    return [_tapped(each, window, routes, number, is_listed=is_listed) for each in records]
+    more = {name for name, is_read in (("time", is_listed), (FOLLOWED_CONTRACT, is_rolled_out)) if is_read}
+    return [_tapped(each, window, routes, number, more) for each in records]
 
 
-def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number, *, is_listed: bool) -> TappedRow:
+def _tapped(
+    record: JsonRow, window: Window, routes: Routes, number: Number, more: Collection[str]
+) -> TappedRow:
     accepted_at_ms, archived_at_ms, client_id, _, message_id, place, event, original, refusal, *_ = (
         record.values
     )
@@ -132,7 +142,7 @@ def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number, *, 
         partition=texts.get("partitionkey"),
         dead_letter_reason=texts.get("deadletterreason"),
         recorded_at_ms=read["recordedtime"],
-        said_at_ms=_time(texts.get("time") or "") if is_listed else None,
+        said_at_ms=_time(texts.get("time") or "") if "time" in more else None,
         expires_at_ms=ends_ms if own_end_ms is not None and is_time(ends_ms) else own_end_ms,
         hops=read[ROUTER_HOPS],
         asks_best_effort=bool(read[DELIVERY_GUARANTEE]),
@@ -144,6 +154,7 @@ def _tapped(record: JsonRow, window: Window, routes: Routes, number: Number, *, 
         unread=unread,
         unknown_members=record.unknown_members,
         within=_is_within(record, accepted_at_ms, window),
+        followed=texts.get(FOLLOWED_CONTRACT) if FOLLOWED_CONTRACT in more else None,
     )
     fault = _fault(record, row, refusal, original, has_time=has_time)
     item = ("item", client_id, refusal, accepted_at_ms) if refusal is not None else None

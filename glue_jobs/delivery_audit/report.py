@@ -125,6 +125,10 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
             {"version": use.contract.version, "name": use.contract.name, "first_used_ms": use.first_used_ms}
             for use in audit.history.uses
         ],
+        "roll_outs": [
+            {name: getattr(each, name) for name in ("candidate", "from_ms", "to_ms", "is_taken")}
+            for each in audit.history.candidacies
+        ],
         "totals": totals,
         "lost_by_hop": {str(hop): count for hop, count in lost.items()},
         "pending_by_hop": {str(hop): count for hop, count in pending.items()},

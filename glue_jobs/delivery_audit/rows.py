@@ -28,6 +28,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import (
     CANARY_CLIENTS,
     EPOCH,
+    FOLLOWED_CONTRACT,
     PLANE,
     PLANE_CLIENT,
     SENDER_DEVICE,
@@ -66,7 +67,7 @@ MEMBER: Final = r'"{}":("(?:[^"\\]++|\\.)++")'
 """The pattern of a text member, by its name, in a line of JSON that may be cut."""
 
 BAD_MEMBERS: Final = tuple(
-    each for each in TapRow._fields if each not in ("data_digest", "routes", "said_at_ms")
+    each for each in TapRow._fields if each not in ("data_digest", "routes", "said_at_ms", "followed")
 )
 """What the quarantine says of a row of the tap whose line could be read; a hash says nothing to people."""
 
@@ -99,13 +100,15 @@ def tap_rows(
     typed: Collection[str] = (),
     *,
     is_listed: bool = False,
+    is_rolled_out: bool = False,
 ) -> DataFrame:
     """Return the tap's rows with the key and the members of `TapRow` but the routes.
 
     `bad` is a row that cannot be judged as `BadRow`; `refusal` is not null for what is no event, which is the
     `RefusedItem` `item` in the window. `report` is the text of a device's report. `routed_by` has
     the attributes `names`, on which routes depend, `typed` ones with their type (`expect.looked_at`). Only
-    where deliveries are listed the rows say when an event was said.
+    where deliveries are listed the rows say when an event was said, and only where contracts were rolled out
+    which one it names.
     """
     texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
@@ -161,6 +164,7 @@ def tap_rows(
         "is_redacted": stated.isNotNull(),
         "unread": _first_of({IMPOSSIBLE_TIME: ~has_time, MISSING_MEMBER: ~has_members, **unread}),
         "within": _within("accepted_at_ms", window),
+        "followed": texts[FOLLOWED_CONTRACT] if is_rolled_out else sf.lit(None).cast("string"),
         # Its device has sent it all the same: then it counts by when it was written.
         "accepted_at_ms": sf.when(has_time, sf.col("accepted_at_ms")).otherwise(_written_ms()),
     }

@@ -317,16 +317,23 @@ class AuditRules:
         }
         self.down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
+        self.candidacies = history.candidacies
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]
         self._from_ms = [use.first_used_ms for use in later if use.first_used_ms is not None]
         self._in_force = [use.contract.version for use in (history.uses[0], *later)]
 
-    def in_force_at(self, at_ms: int | None) -> str:
+    def in_force_at(self, at_ms: int | None, followed: str | None = None) -> str:
         """Return the version in force at a Unix time; before the first use, and at no time, it is the first.
 
-        The best guess for an event that no ledger row speaks of. What a ledger row names goes before it:
-        while a new contract is rolled out, routers of both versions run side by side.
+        For a device that `followed` a candidate then, it is that. The best guess for an event that no ledger
+        row speaks of. What a ledger row names goes before it: during a deployment, routers of both versions
+        run side by side.
         """
+        for each in self.candidacies:
+            is_candidate = each.candidate == followed and each.from_ms <= (at_ms or 0) <= each.to_ms
+            for version in self.by_version if is_candidate else ():
+                if version in each.versions:
+                    return version
         return self._in_force[0 if at_ms is None else bisect_right(self._from_ms, at_ms)]
 
     def is_of_frame(self, row: LedgerRow) -> bool:
@@ -374,6 +381,19 @@ class AuditRules:
     def is_stale(self, row: LedgerRow) -> bool:
         """Return whether the row was decided by a contract whose successor had long been in force."""
         return row.is_by_contract_in_force and self._history.is_stale(row.contract_version, row.decided_at_ms)
+
+    def is_of_others(self, row: LedgerRow, followed: str | None) -> bool:
+        """Return whether a row was decided by a contract that was not in force for the event's device.
+
+        It is the candidate for those that `followed` it, and the contract beside it for all others.
+        """
+        if not (self.candidacies and row.is_by_contract_in_force) or row.put_back_by is not None:
+            return False
+        return any(
+            row.contract_version in (each.beside if each.candidate == followed else each.versions)
+            for each in self.candidacies
+            if each.is_certain(row.decided_at_ms)
+        )
 
     def is_refusable(self, row: LedgerRow) -> bool:
         """Return whether the row's contract allows the refusal that the row speaks of.

@@ -75,7 +75,7 @@ def screened(
     """
     ordered = sorted(inboxes)
     parts = (
-        _tap(tap, watermark, ordered),
+        _tap(tap, history, watermark, ordered),
         _ledger(_with_letters(ledger, given_up), history, watermark, ordered),
         _handovers(handovers, history.readers, ordered),
     )
@@ -166,7 +166,9 @@ def _row(odd: Column, shape: list[Column | str], ordered: Collection[str], **mem
     ]
 
 
-def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> DataFrame:
+def _tap(
+    rows: DataFrame, history: ContractHistory, watermark: Watermark, ordered: Collection[str]
+) -> DataFrame:
     client, service = sf.col("client_id"), sf.coalesce("service", sf.lit(""))
     is_plane = client == PLANE_CLIENT
     sender = sf.when(is_plane, sf.lit(PLANE)).otherwise(sf.concat(client, sf.lit("/"), service))
@@ -179,6 +181,12 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
         sf.col("type") == DEAD_LETTER_TYPE,
         sf.col("dead_letter_reason").isNotNull(),
         watermark.is_late(sf.col("accepted_at_ms"), sf.col("archived_at_ms")),
+        # Which contract was in force for it depends on the time.
+        *(
+            sf.col("followed").eqNullSafe(each.candidate) & (sf.col("accepted_at_ms") <= each.to_ms)
+            for each in history.candidacies
+            if each.versions
+        ),
     )
     shape: list[Column | str] = [
         sf.lit("tap"),
@@ -247,6 +255,10 @@ def _ledger(
         received < entered - CLOCK_SLACK_MS,
         watermark.is_late(sf.col("entered_at_ms"), sf.col("decided_at_ms")),
         _is_stale(history),
+        *(
+            sf.col("contract_version").isin(*each.versions) & (decided <= each.to_ms)
+            for each in history.candidacies
+        ),
     )
     shape: list[Column | str] = [
         sf.lit("ledger"),

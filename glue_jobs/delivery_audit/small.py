@@ -130,8 +130,10 @@ class PlainEngine:
         decisions = [row for row in _structs(table, "ledger") if row]
         history, faults = history_of(decisions)
         routes = expected_routes(history)
-        is_listed = self._request.is_listed
-        tap = plain_rows.tap_rows(parts[TAP].rows, window, routes, number, is_listed=is_listed)
+        is_listed, is_rolled_out = self._request.is_listed, bool(history.candidacies)
+        tap = plain_rows.tap_rows(
+            parts[TAP].rows, window, routes, number, is_listed=is_listed, is_rolled_out=is_rolled_out
+        )
         table += [each.grouped for each in tap]
         table += plain_rows.handover_rows(parts[HANDOVERS].rows, window, number)
         bad = (row for row in _structs(table, "bad") if row)

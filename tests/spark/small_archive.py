@@ -8,6 +8,7 @@ from typing import Any
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place
+from eventplane.contract.publication import Head, head_name, head_text
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, Sender, sender_in_frame, write_event
@@ -81,6 +82,7 @@ class SmallArchive:
         self.folder = folder
         self.contract = small_contract()
         self.contracts: list[Contract] = [self.contract]
+        self.heads: list[Head] = []
         self.tap: list[TapRecord] = []
         self.ledger: list[LedgerRecord] = []
         self.handovers: list[HandoverRecord] = []
@@ -274,7 +276,9 @@ class SmallArchive:
             name: gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
             for name, lines in objects.items()
         }
-        return found | {f"{CONTRACTS}/{each.version}.json": each.canonical for each in self.contracts}
+        kept = {each.version: each.canonical for each in self.contracts}
+        kept |= {head_name(each): head_text(each) for each in self.heads}
+        return found | {f"{CONTRACTS}/{name}.json": body for name, body in kept.items()}
 
     def _letter(self, id: str, home: str) -> LedgerRecord:
         """What the router writes of its own dead letter, which goes to `help`."""
