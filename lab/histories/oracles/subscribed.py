@@ -37,14 +37,14 @@ def judged(history: History) -> Iterator[OracleFinding]:
         if is_routed and each["basis"] == Basis.IN_FORCE:
             decisions[each["source"], each["id"]].append(each)
     for key, records in decisions.items():
-        yield from _routed(PUBLISHED, history.operator.published, key, records)
+        yield from routed(PUBLISHED, history.operator.published, key, records)
     for who, administrator in history.administrators.items():
         found = {one.name: _prefix(one.filter) for one in SubscriptionTable(tables, "subscriptions").of(who)}
         yield from _stored(administrator, found)
         for name in sorted({change.name for change in administrator.changes}):
             changes = [change for change in administrator.changes if change.name == name]
             for key, records in decisions.items():
-                yield from _routed(f"{who}-subscribes-{name}", changes, key, records)
+                yield from routed(f"{who}-subscribes-{name}", changes, key, records)
 
 
 def _prefix(filter: str) -> str:
@@ -68,15 +68,17 @@ def _stored(administrator: Administrator, found: dict[str, str]) -> Iterator[Ora
         yield OracleFinding("subscribed by nobody", f"{administrator.participant}: {strange}")
 
 
-def _routed(
+def routed(
     route: str, changes: list[RouteChange], key: tuple[str, str], records: list[dict[str, Any]]
 ) -> Iterator[OracleFinding]:
-    routed = [each for each in records if each["route"] == route]
-    certain = [_prefix_at(changes, each["decided_at_ms"] / 1_000 - START_S) for each in records]
+    """Look at all decisions `records` about an event, named by `key`, for what `changes` say of a route."""
+    taken = [each for each in records if each["route"] == route]
+    # A delivery that failed is decided again with its event, and not due any more if its route has gone.
+    last = _prefix_at(changes, max(each["decided_at_ms"] for each in records) / 1_000 - START_S)
     type = records[0]["type"]
-    if not routed and any(each and type.startswith(each) for each in certain):
+    if not taken and last and type.startswith(last):
         yield OracleFinding("not routed as subscribed or published", f"{key} by {route}")
-    for each in routed:
+    for each in taken:
         prefix = _prefix_at(changes, each["decided_at_ms"] / 1_000 - START_S)
         if prefix is not None and not (prefix and type.startswith(prefix)):
             yield OracleFinding("routed as nobody subscribed or published", f"{key} by {route}")

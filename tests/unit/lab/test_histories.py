@@ -14,13 +14,15 @@ from lab.histories import search
 from lab.histories.endpoints import Post
 from lab.histories.engine import Fiber
 from lab.histories.history import History
-from lab.histories.oracles import OracleFinding, judged, posted
+from lab.histories.oracles import OracleFinding, judged, posted, subscribed
 from lab.histories.search import Told, minimized, story_of, told
 from lab.histories.story import ALARMS, DOWN, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Story, StoryStep
+from lab.histories.subscriber import RouteChange
 from lambdas.router.active_contract import ActiveContract
 from parts.fleet import service
 from parts.fleet.rotation import CertificateRotation
 from parts.provisioning.renewal import Pairs, Renewal
+from parts.simulate.timeline import START_S
 from parts.webhooks.delivery import Breaker
 from parts.webhooks.service import WebhookService
 from tests.fakes.sqs import FakeQueue, FakeSqs
@@ -246,6 +248,15 @@ def test_an_answer_without_the_table() -> None:
     ]
     assert list(posted.paused("", posts, 1.5, is_bad=True)) == []
     assert len(list(posted.paused("", posts, 1.5, is_bad=False))) == 1
+
+
+def test_a_route_that_ends_while_sending_fails() -> None:
+    added, ended = RouteChange("second", "a.", 0.0, 1.0), RouteChange("second", None, 95.0, 96.0)
+    records = [
+        {"route": "other", "type": "a.b", "decided_at_ms": (START_S + at_s) * 1_000} for at_s in (50.0, 100.0)
+    ]
+    assert list(subscribed.routed("second", [added, ended], ("source", "id"), records)) == []
+    assert len(list(subscribed.routed("second", [added], ("source", "id"), records))) == 1
 
 
 def test_a_story_is_cut_to_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
