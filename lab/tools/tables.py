@@ -132,6 +132,16 @@ def parts_table() -> str:
     return table(["part", "without it", "needed by", "left out by"], rows)
 
 
+def rooms_table() -> str:
+    """The folders with a README, by its first sentence."""
+    rows = []
+    for readme in sorted(ROOT.glob("[!.]*/README.md")):
+        room, first = readme.parent.name, readme.read_text().split("\n\n")[1]
+        if room != "node_modules":
+            rows.append([f"[`{room}/`](../{room}/README.md)", " ".join(first.split()).partition(". ")[0]])
+    return table(["folder", "content"], rows)
+
+
 def attributes_table() -> str:
     """The attributes of events that mean something: type, rule, who sets each, meaning."""
     rows = []
@@ -378,6 +388,7 @@ TABLES = {
     "environment": environment_table,
     "parts": parts_table,
     "attributes": attributes_table,
+    "rooms": rooms_table,
     "limits": limits_table,
     "channel": channel_table,
     "reasons": reasons_table,

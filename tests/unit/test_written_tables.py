@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from contract.rehearsal import Effect
 from eventplane.contract.mapping import TopicMapping
+from eventplane.conversation.messages import Status
 from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, REPORT_PREFIX, STARTED
 from eventplane_client import errors
 from glue_jobs.delivery_audit.event_group import Ruling
@@ -61,6 +63,8 @@ NAMES: dict[str, Callable[[], set[str]]] = {
     "audit-parameters": parameters,
     "audit-deliveries": lambda: {str(each) for each in Ruling} - OUTSIDE,
     "certificate-flaws": lambda: {str(each) for each in Flaw},
+    "rehearsal-changes": lambda: {str(each) for each in Effect},
+    "reply-statuses": lambda: {str(each) for each in Status} | {"not_awaited"},
     "archive-retention": lambda: set(Retention.__dataclass_fields__),
 }
 
@@ -68,6 +72,11 @@ NAMES: dict[str, Callable[[], set[str]]] = {
 @pytest.mark.parametrize("table", NAMES)
 def test_a_table_names_all_there_is(table: str) -> None:
     assert named(table) == NAMES[table]()
+
+
+def test_each_decision_is_listed() -> None:
+    listed = re.findall(r"\((\d{4}-[\w-]+\.md)\)", str(TABLES["decisions"]["rows"]))
+    assert sorted(listed) == sorted(each.name for each in (ROOT / "docs" / "adr").glob("0*.md"))
 
 
 def test_the_errors_of_the_client_exist() -> None:
