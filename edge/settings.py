@@ -7,35 +7,48 @@ reference table of the docs and the commented example file are made from these d
 setting is its meaning.
 """
 
-# ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
-
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from edge.errors import DeviceSettingsError, SettingProblem
-from edge.settings_reader import (
-    SettingsReader,
-    choice,
-    flag,
-    host_name,
-    number,
-    path,
-    text,
-    variable_of,
-    whole,
-    word,
-)
+from eventplane.fields import Text, as_text, choice, declared, flag, number, shown, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
+from eventplane.values import nearest
 from eventplane_mqtt import Endpoint, Login, TlsFiles
-from eventplane_mqtt.endpoint import Proxy, is_on_this_device
+from eventplane_mqtt.endpoint import Proxy, is_host, is_on_this_device
 
 _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PREFIX))
 """Characters of a name that, behind either prefix, is a client id of AWS IoT."""
+
+
+def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
+    """Declare a host name or an IP address, or the path of a Unix socket where `is_socket_allowed`."""
+
+    def read(raw: Any) -> str:
+        if not is_host(as_text(raw)) and not (is_socket_allowed and re.fullmatch(r"/[^\x00]+", raw)):
+            raise ValueError
+        return str(raw)
+
+    accepts = "a host name or IP address, without scheme and port"
+    return declared(default, Text(f"{accepts}, or a path" if is_socket_allowed else accepts, read))
+
+
+def path(default: Any = MISSING, accepts: str = "a path") -> Any:
+    """Declare a path, which need not exist yet. A text of several lines is a file's content, not its name."""
+
+    def read(raw: Any) -> Path:
+        if not as_text(raw).isprintable():
+            raise ValueError
+        return Path(raw)
+
+    return declared(default, Text(accepts, read))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +317,90 @@ def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
     made: dict[str, Any] = dict.fromkeys(TABLES)
     made |= {name: kind(**tables[name]) for name, kind in present.items()}
     return Settings(**made, **top)
+
+
+class SettingsReader:
+    """Reads a TOML `file` under an `environment` that overrides it; collects what is wrong as `problems`."""
+
+    def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
+        self.problems: list[SettingProblem] = []
+        self._folder = file.parent
+        self._environment = environment
+        self._document = self._parse(file)
+
+    def read(self, kind: type, table: str = "", *, tables: Collection[str] = ()) -> dict[str, Any]:
+        """Return the valid settings of the dataclass `kind` in `[table]`, "" for the top level.
+
+        `tables` are members of the top level that are read by themselves.
+        """
+        known = {each.name: each for each in fields(kind) if each.name not in tables}
+        prefix = f"{table}." if table else ""
+        raw = self._table(table) if table else self._document
+        for name in raw:
+            if name not in known and name not in tables:
+                remedy = f"remove it, or {nearest(name, known, prefix)}"
+                self._note(prefix + name, "it is unknown", remedy)
+        self._refuse_unknown_variables(prefix, known)
+        values: dict[str, Any] = {}
+        for name, each in known.items():
+            variable = variable_of(prefix + name)
+            given = self._environment.get(variable, raw.get(name))
+            if given is not None:
+                values |= self._checked(each, given, prefix)
+            elif each.default is MISSING:
+                self._note(
+                    prefix + name, "it is missing", f"set it, or {variable}, to {each.metadata['accepts']}"
+                )
+        return values
+
+    def has(self, table: str) -> bool:
+        """Return whether the file has `[table]`; the environment alone does not make it."""
+        return table in self._document
+
+    def _note(self, setting: str, problem: str, remedy: str) -> None:
+        self.problems.append(SettingProblem(setting, problem, remedy))
+
+    def _parse(self, file: Path) -> dict[str, Any]:
+        try:
+            return tomllib.loads(file.read_text("utf-8"))
+        except OSError as error:
+            problem = SettingProblem(
+                "--settings", f"{file}: {error.strerror}", "name a file that can be read"
+            )
+            raise DeviceSettingsError([problem]) from error
+        except ValueError as error:
+            problem = SettingProblem("--settings", f"{file}: not TOML: {error}", "correct it at that place")
+            raise DeviceSettingsError([problem]) from error
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        raw = self._document.get(name, {})
+        if isinstance(raw, dict):
+            return raw
+        self._note(name, f"{raw!r} is not a table", f"write it as [{name}]")
+        return {}
+
+    def _checked(self, each: Field[Any], given: Any, prefix: str) -> dict[str, Any]:
+        try:
+            value = each.metadata["accepts"].read(given)
+        except ValueError:
+            remedy = f"give {each.metadata['accepts']}"
+            self._note(prefix + each.name, f"{shown(given)} does not fit", remedy)
+            return {}
+        return {each.name: self._folder / value if isinstance(value, Path) else value}
+
+    def _refuse_unknown_variables(self, prefix: str, known: Collection[str]) -> None:
+        """Refuse those of a table only: other programs of the plane have variables with our prefix, too."""
+        start = variable_of(prefix)
+        variables = {variable_of(prefix + name) for name in known}
+        for variable in sorted(self._environment):
+            if prefix and variable.startswith(start) and variable not in variables:
+                remedy = f"remove it, or {nearest(variable, variables)}"
+                self._note(variable, "no setting has this variable", remedy)
+
+
+def variable_of(setting: str) -> str:
+    """Return the environment variable that overrides a setting."""
+    return "EVENTPLANE_" + setting.replace(".", "_").upper()
 
 
 def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:

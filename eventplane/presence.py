@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
 from eventplane.envelope import parse_event
+from eventplane.fields import number, whole
+from eventplane.limits import DAY_S
 from eventplane.records import Item, RecordKind, Selection, to_attribute
-from eventplane.traffic import Traffic
+from eventplane.settings import check
+from eventplane.traffic import Quota, Traffic
 
 RESET_MS: Final = 30 * 60 * 1_000
 """Statements further apart than this are in the order of their time, milliseconds. IoT Core starts a client's
@@ -111,19 +114,46 @@ class OutageLimits:
     """When devices that went are an outage of the fleet, and not each home's own trouble.
 
     It begins when a `share` of the fleet, and at least `least` devices, went within `within_s` seconds and
-    are still away or quiet, and ends when fewer are left. Meanwhile notices are held back for `held_s`
-    seconds, and sent as one.
+    are still away or quiet, and ends when fewer are left.
     """
 
-    share: float = 0.02
-    least: int = 10
-    within_s: int = 300
-    held_s: int = 60
+    share: float = number(0.02, 0.0001, 1, "a share")
+    """Share of the fleet that went."""
+    least: int = whole(10, 1, 1_000, "devices")
+    """Devices that went, at least."""
+    within_s: int = whole(300, 60, 3_600, "seconds")
+    """Time in which they went."""
+    held_s: int = whole(60, 0, 600, "seconds")
+    """How long notices are held back meanwhile, and then sent as one."""
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 OUTAGE: Final = OutageLimits()
 """Ours. Of 10,000 devices that lose their connection once a day, some 35 do so in five minutes, and most are
 back within one: 2 % are six times as many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceLimits:
+    """When something is reported of a device, what floods, and what is an outage of the fleet."""
+
+    disconnected_after_s: int = whole(MISSING, 1, DAY_S, "seconds")
+    """A device that reconnects within it was never away."""
+    connected_after_s: int = whole(MISSING, 1, DAY_S, "seconds")
+    """A device that stays connected for so long is back."""
+    # A heartbeat may be a little late.
+    quiet_after_heartbeats: float = number(MISSING, 1.1, 10_000, "intervals")
+    """Intervals without a heartbeat after which a connected device is quiet."""
+    oldest_urgent_s: int = whole(MISSING, 1, DAY_S, "seconds")
+    """How long an urgent event may wait on a connected device."""
+    oldest_normal_s: int = whole(MISSING, 1, DAY_S, "seconds")
+    """How long another event may wait on a connected device."""
+    quota: Quota
+    """The traffic beyond which a device floods."""
+    outage: OutageLimits = OUTAGE
+    """When devices that went are an outage of the fleet: it pages, and carers get one notice."""
 
 
 class Level(IntEnum):

@@ -11,6 +11,8 @@ The settings of a function are declared once, written by the stacks, and read by
   the URLs of a plane's queues differ in little else. What is named `*` is such a pattern itself,
 - `X | None` is left out where it is None; a variable that is not set gives the default of its field,
 - a field whose type is itself a `Settings` has its fields among the others.
+
+Other documents are read by the same types (`structure`), and checked as `fields.py` declares settings.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
-from typing import Any, Final, Self, get_args, get_origin, get_type_hints
+from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from eventplane.errors import EventPlaneError
-from eventplane.values import whole_number
+from eventplane.fields import Range, Text, shown
+from eventplane.values import nearest
+
+T = TypeVar("T")
 
 PREFIX: Final = "EVENTPLANE_"
 
@@ -40,6 +45,14 @@ class SettingsError(EventPlaneError):
     variable: str
     problem: str
     message = "environment variable {variable} {problem}; the stacks set it, so deploy them again"
+
+
+class WrongValueError(EventPlaneError):
+    """The `setting`, given by its path, has a value that its declaration does not accept, or none."""
+
+    setting: str
+    problem: str
+    message = "{setting} {problem}"
 
 
 def variable_of(field: str) -> str:
@@ -91,44 +104,124 @@ def _in_pattern(name: str) -> str:
     return name.replace(".", "-")
 
 
+def without_none(hint: Any) -> Any:
+    """Return the type `hint` without the None that it may allow."""
+    return (
+        next((each for each in get_args(hint) if each is not NoneType), hint) if is_optional(hint) else hint
+    )
+
+
+def is_optional(hint: Any) -> bool:
+    """Return whether the type `hint` allows None."""
+    return NoneType in get_args(hint)
+
+
 def _read(field: Field[Any], annotation: Any, environment: Mapping[str, str]) -> Any:
-    options = get_args(annotation)
-    is_optional = NoneType in options
-    kind = next(each for each in options if each is not NoneType) if is_optional else annotation
+    kind = without_none(annotation)
     if isinstance(kind, type) and issubclass(kind, Settings):
         is_absent = not any(environment.get(variable_of(each.name)) for each in fields(kind))
-        return None if is_optional and is_absent else kind.read(environment)
+        return None if is_optional(annotation) and is_absent else kind.read(environment)
     variable = variable_of(field.name)
     text = environment.get(variable, "")
     if not text:
-        if field.default is not MISSING or is_optional:
+        if field.default is not MISSING or is_optional(annotation):
             return None if field.default is MISSING else field.default
         raise SettingsError(variable, "is not set")
     try:
         is_text = isinstance(kind, type) and issubclass(kind, str)
-        return _value(kind, text if is_text else json.loads(text))
+        given = text if is_text else _filled(json.loads(text))
+        return _value(field, kind, _by_name(given) if get_origin(kind) is Mapping else given)
     except (ValueError, TypeError, LookupError, EventPlaneError) as error:
         raise SettingsError(variable, f"is malformed ({error})") from error
 
 
-def _value(kind: Any, given: Any) -> Any:
-    """The value of the type `kind` that JSON has as `given`. Raises ValueError, and what a type raises."""
+def _by_name(given: Any) -> dict[str, str]:
+    patterns = value_of(Mapping[str, tuple[str, ...]], given)
+    return {
+        name: pattern.replace(_NAME, _in_pattern(name))
+        for pattern, names in patterns.items()
+        for name in _filled([*names])
+    }
+
+
+def _filled(given: Any) -> Any:
+    if given == []:
+        raise ValueError("it is empty")
+    return given
+
+
+def accepted(field: Field[Any], value: Any, path: str = "") -> Any:
+    """Return `value` if the declaration of `field` accepts it. Raises `WrongValueError`."""
+    accepts: Range | Text | None = field.metadata.get("accepts")
+    if accepts is None or (value is None and field.default is None):
+        return value
+    try:
+        read = accepts.read(value)
+    except ValueError as error:
+        raise WrongValueError(path or field.name, f"is {shown(value)}; give {accepts}") from error
+    # What is a number already stays as it is written: 3 does not become 3.0.
+    return value if read == value else read
+
+
+def check(settings: Any) -> None:
+    """Raise `WrongValueError` for a field of a dataclass whose value its declaration does not accept."""
+    for each in fields(settings):
+        accepted(each, getattr(settings, each.name))
+
+
+def structure(kind: type[T], given: Mapping[str, Any], path: str = "", *, is_strict: bool = True) -> T:
+    """Return the dataclass `kind` whose members `given` has, the mapping at `path` of a document.
+
+    Members that `kind` does not have are refused where `is_strict`. Raises `WrongValueError`, and what a
+    type raises.
+    """
+    prefix = f"{path}." if path else ""
+    declared = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    for name in given:
+        if is_strict and name not in declared:
+            raise WrongValueError(
+                prefix + name, f"is unknown; remove it, or {nearest(name, declared, prefix)}"
+            )
+    hints, values = get_type_hints(kind), {}
+    for name, each in declared.items():
+        if name in given:
+            values[name] = _value(each, hints[name], given[name], prefix + name, is_strict=is_strict)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise WrongValueError(prefix + name, "is missing; set it")
+    try:
+        return kind(**values)
+    except WrongValueError as error:
+        raise type(error)(prefix + error.setting, error.problem) from error
+
+
+def _value(field: Field[Any], hint: Any, given: Any, path: str = "", *, is_strict: bool = False) -> Any:
+    if "accepts" in field.metadata:
+        return accepted(field, given, path)
+    return value_of(hint, given, path or "it", is_strict=is_strict)
+
+
+def value_of(hint: Any, given: Any, path: str = "it", *, is_strict: bool = False) -> Any:
+    """Return the value of the type `hint` that JSON or TOML has as `given`, at `path` of a document.
+
+    Raises `WrongValueError`, and what a type raises.
+    """
+    kind = without_none(hint)
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin is tuple and isinstance(given, list) and given:
-        return tuple(_value(arguments[0], each) for each in given)
+    if origin in (tuple, frozenset) and isinstance(given, list):
+        return origin(
+            value_of(arguments[0], each, f"{path}[{at}]", is_strict=is_strict)
+            for at, each in enumerate(given)
+        )
     if origin is Mapping and isinstance(given, dict):
-        return {
-            name: pattern.replace(_NAME, _in_pattern(name))
-            for pattern, names in given.items()
-            for name in _value(tuple[str, ...], names)
-        }
+        return {name: value_of(arguments[1], each, f"{path}.{name}") for name, each in given.items()}
     if isinstance(kind, type) and is_dataclass(kind) and isinstance(given, dict):
-        types = get_type_hints(kind)
-        return kind(**{each.name: _value(types[each.name], given[each.name]) for each in fields(kind)})
-    if kind is int:
-        return whole_number(given, _MOST)
+        return structure(kind, given, path, is_strict=is_strict)
+    if kind is bool and isinstance(given, bool):
+        return given
+    if kind is int and type(given) is int and 0 <= given <= _MOST:
+        return given
     if kind is float and type(given) in (int, float) and math.isfinite(given):
-        return float(given)
+        return given
     if isinstance(given, str) and isinstance(kind, type) and issubclass(kind, StrEnum | str):
         return kind(given)
-    raise ValueError(f"not the JSON of {getattr(kind, '__name__', kind)}")
+    raise WrongValueError(path, f"is {shown(given)}, and no {getattr(kind, '__name__', kind)}")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Final
 
-from eventplane.errors import EventPlaneError
+from eventplane.fields import whole
+from eventplane.settings import check
 
 KINDS: Final = ("frames", "events", "bytes")
 """What is counted: publishes, the items in them, and the bytes of their payloads as they were sent."""
@@ -31,15 +32,17 @@ MIN_SPAN_MS: Final = 1_000
 class Quota:
     """The most that a device may send in `window_s` seconds before it counts as flooding."""
 
-    window_s: int
-    frames: int
-    events: int
-    bytes: int
+    window_s: int = whole(MISSING, 1, 86_400, "seconds")
+    """The window in which a device's traffic is counted."""
+    frames: int = whole(MISSING, 1, 10**9, "frames")
+    """Publishes in a window; a device that sends more floods."""
+    events: int = whole(MISSING, 1, 10**9, "events")
+    """Events in a window; a device that sends more floods."""
+    bytes: int = whole(MISSING, 1, 10**9, "bytes")
+    """Bytes of payloads in a window, as they were sent; a device that sends more floods."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if getattr(self, each.name) <= 0:
-                raise TrafficQuotaError(each.name, getattr(self, each.name))
+        check(self)
 
     @property
     def window_ms(self) -> int:
@@ -49,14 +52,6 @@ class Quota:
     def exceeded(self, traffic: Traffic, share: float = 1.0) -> list[str]:
         """Return the kinds of which `traffic` has more than this `share` of the quota."""
         return [each for each in KINDS if getattr(traffic, each) > share * getattr(self, each)]
-
-
-class TrafficQuotaError(EventPlaneError):
-    """A quota cannot be used: its `name` has a `value` that is not positive."""
-
-    name: str
-    value: int
-    message = "not a quota of devices: {name} is {value}, and must be more than 0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from eventplane.conversation.open_requests import Announcements
 from eventplane.dead_letter import Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, Sender, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.fields import Range
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_always_wanted, is_wanted
@@ -26,7 +27,7 @@ from eventplane.names import PLANE, REPLY_TO, REPLY_TYPE
 from eventplane.reach import place_of, sequences
 from eventplane.reasons import Outcome
 from eventplane.sending import SendingRights, stamp_sender
-from eventplane.values import Range, timestamp
+from eventplane.values import timestamp
 from eventplane_client.errors import (
     AlreadySubscribedError,
     ClosedError,
@@ -38,8 +39,7 @@ from eventplane_client.letters import UNKNOWN_VERSION
 from eventplane_client.notices import Dropped, Listener, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
-from eventplane_client.settings import RANGES as SETTINGS
-from eventplane_client.settings import check_number
+from eventplane_client.settings import checked
 from eventplane_client.subscription import checked_filter
 from eventplane_client.system import SYSTEM, System
 
@@ -53,7 +53,7 @@ MAX_AGE_S: Final = 14.0 * 24 * 3600
 
 RANGES: Final = {
     "visibility_s": Range(0.001, 43_200, "seconds"),
-    "max_receives": SETTINGS["max_receives"],
+    "max_receives": Range(1, MAX_RECEIVES, "deliveries", is_whole=True),
     "max_events": Range(1, 10_000_000, "events", is_whole=True),
     "max_age_s": Range(0.001, 365 * 24 * 3600, "seconds"),
 }
@@ -115,7 +115,7 @@ class MemoryPlane:
             "max_age_s": max_age_s,
         }
         for name, value in numbers.items():
-            check_number(name, value, RANGES[name])
+            checked(name, value, RANGES[name])
         self._check: PayloadCheck | None = None
         self.enforce(contract)
         self.visibility_s = visibility_s

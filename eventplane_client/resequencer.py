@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 GAP_TIMEOUT_S: Final = 240.0
 """How long an event waits for those before it by default, seconds: what a router had in hand when it died
-comes again after 180 s (`stacks/config.py`), and has a minute to be routed."""
+comes again after 180 s (`stacks/environments.toml`), and has a minute to be routed."""
 
 MOST_HELD: Final = 10_000
 """Events that are held by default; one more ends the longest wait early. About 5 KB each."""

@@ -8,10 +8,11 @@ from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict
 
+from eventplane.fields import Range, Text, choice, number, shown, text, whole
 from eventplane.limits import DAY_S, MAX_RECEIVES
 from eventplane.sinks import MAX_PORT
 from eventplane.trace_context import DEFAULT_SHARE
-from eventplane.values import Range, nearest, whole_number
+from eventplane.values import nearest, whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
@@ -27,30 +28,11 @@ DEFAULT_PROFILE: Final = Path("/etc/mosquitto/mosquitto.conf")
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
 
-RANGES: Final[Mapping[str, Range]] = {
-    "window": Range(1, 10_000_000, "events (with DynamoDB: seconds)", is_whole=True),
-    # SQS hides a message, and with it what is held, for 12 hours at most.
-    "gap_timeout_s": Range(0.001, 43_200, "seconds"),
-    # Of a standard queue so many messages are in flight at most (Amazon SQS quotas).
-    "most_held": Range(1, 120_000, "events", is_whole=True),
-    "trace_share": Range(0, 1, "a share"),
-    # Of a redrive policy (Amazon SQS quotas).
-    "max_receives": Range(1, MAX_RECEIVES, "deliveries", is_whole=True),
-    "give_up_after_s": Range(1, DAY_S, "seconds", is_whole=True),
-}
-"""What the settings that are numbers accept, by their names."""
-
 ARGUMENTS: Final[Mapping[str, Range]] = {
     "timeout_s": Range(0, TIMEOUT_MAX, "seconds"),
     "most": Range(1, 100_000, "events", is_whole=True),
 }
 """What the calls of a client and an inbox accept, by their arguments' names."""
-
-WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "mode": tuple(Mode),
-    "telemetry": ("none", "opentelemetry"),
-}
-"""What the settings that are words accept, by their names."""
 
 Word = Literal["exactly_once", "at_least_once", "at_most_once"]
 """A `Mode` as text."""
@@ -81,54 +63,52 @@ class ClientSettings:
     """The settings of a client, given by name or read from variables such as `EVENTPLANE_CLIENT_STATE`.
 
     Raises `ClientSettingsError` for a value out of its range.
-
-    Attributes:
-        transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
-            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default
-            `DEFAULT_PROFILE`), `mqtt-dns-sd:THING` (the broker that the device THING announces in the home,
-            by default any), `discover:` (the default: one of these two, the profile if this device has one),
-            `sqs:ENVIRONMENT`, or `NAME:ADDRESS` of a protocol that a package adds (docs/how-to/protocols.md).
-        participant: the participant's name in the contract.
-        state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
-            `dynamodb:TABLE`. The default is the file `default_state` over MQTT, the environment's table
-            over SQS, and memory in memory.
-        mode: how often an event is handed out: `exactly_once` (default), `at_least_once` or `at_most_once`.
-        window: events that are remembered, 1 to 10,000,000 (100,000); with DynamoDB seconds (14 days).
-        gap_timeout_s: seconds that an event of an inbox with `ordering: source` waits for its predecessors,
-            0.001 to 43,200 (240); longer than a router's queue hides what a killed router had in flight.
-        most_held: events that are held for their order at most, 1 to 120,000 (10,000); one more ends the
-            longest wait early.
-        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
-            in memory it says what each participant may send.
-        max_receives: deliveries before a dead letter in any case, 1 to 1,000 (1,000), where the transport
-            does not know the limit.
-        give_up_after_s: seconds after its first failure for which an event is tried, 1 to 86,400 (86,400),
-            where neither its message nor `contract` has the inbox's schedule.
-        certificate: over MQTT the certificate of a broker with TLS, a PEM file: no other is trusted. A
-            profile of Mosquitto names it already; a broker that is found by DNS-SD has to show it.
-        password_file: over MQTT the file with the password of the user `participant`, for a broker that
-            requires one: one line, which no other user may read.
-        subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
-        telemetry: `none`, or `opentelemetry` for traces and metrics by the program's SDK.
-        trace_share: share of the events without a trace that get one, 0 to 1 (0.01), as in the functions.
     """
 
-    transport: str = DISCOVER
-    participant: str = ""
+    transport: str = text(DISCOVER)
+    """`memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
+    `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default `DEFAULT_PROFILE`),
+    `mqtt-dns-sd:THING` (the broker that the device THING announces in the home, by default any), `discover:`
+    (one of these two, the profile if this device has one), `sqs:ENVIRONMENT`, or `NAME:ADDRESS` of a protocol
+    that a package adds (docs/how-to/protocols.md)."""
+    participant: str = text("")
+    """The participant's name in the contract."""
     _: KW_ONLY
-    state: str = ""
-    mode: Mode = Mode.EXACTLY_ONCE
-    window: int | None = None
-    gap_timeout_s: float = GAP_TIMEOUT_S
-    most_held: int = MOST_HELD
-    telemetry: str = "none"
-    trace_share: float = DEFAULT_SHARE
-    max_receives: int = MAX_RECEIVES
-    give_up_after_s: int = DAY_S
-    contract: str = ""
-    subscriptions: str = ""
-    certificate: str = ""
-    password_file: str = ""
+    state: str = text("")
+    """Where it is remembered which events were handed out: `memory:`, `sqlite:PATH`, `dynamodb:TABLE`. The
+    default is the file `default_state` over MQTT, the environment's table over SQS, and memory in memory."""
+    mode: Mode = choice(Mode.EXACTLY_ONCE, tuple(Mode))
+    """How often an event is handed out."""
+    window: int | None = whole(None, 1, 10_000_000, "events (with DynamoDB: seconds)")
+    """Events that are remembered, by default 100,000; with DynamoDB seconds, by default 14 days."""
+    # SQS hides a message, and with it what is held, for 12 hours at most.
+    gap_timeout_s: float = number(GAP_TIMEOUT_S, 0.001, 43_200, "seconds")
+    """How long an event of an inbox with `ordering: source` waits for its predecessors; longer than a
+    router's queue hides what a killed router had in flight."""
+    # Of a standard queue so many messages are in flight at most (Amazon SQS quotas).
+    most_held: int = whole(MOST_HELD, 1, 120_000, "events")
+    """Events that are held for their order at most; one more ends the longest wait early."""
+    telemetry: str = choice("none", ("none", "opentelemetry"))
+    """Traces and metrics: none, or by the program's OpenTelemetry SDK."""
+    trace_share: float = number(DEFAULT_SHARE, 0, 1, "a share")
+    """Share of the events without a trace that get one, as in the functions."""
+    # Of a redrive policy (Amazon SQS quotas).
+    max_receives: int = whole(MAX_RECEIVES, 1, MAX_RECEIVES, "deliveries")
+    """Deliveries before a dead letter in any case, where the transport does not know the limit."""
+    give_up_after_s: int = whole(DAY_S, 1, DAY_S, "seconds")
+    """How long after its first failure an event is tried, where neither its message nor `contract` has the
+    inbox's schedule."""
+    contract: str = text("")
+    """The compiled contract that is deployed, a file; over SQS a participant that asks needs it, in memory it
+    says what each participant may send."""
+    subscriptions: str = text("")
+    """For SQS the URL of the Subscriptions API; without it the environment's table is written instead."""
+    certificate: str = text("")
+    """Over MQTT the certificate of a broker with TLS, a PEM file: no other is trusted. A profile of Mosquitto
+    names it already; a broker that is found by DNS-SD has to show it."""
+    password_file: str = text("")
+    """Over MQTT the file with the password of the user `participant`, for a broker that requires one: one
+    line, which no other user may read."""
 
     def __new__(cls, *_: object, **named: object) -> Self:
         check_names(named)
@@ -138,23 +118,18 @@ class ClientSettings:
         if ":" in self.participant and ":" not in self.transport:
             # Before 0.4.0 the participant came first. No name has a colon, each transport has one.
             old = f"ClientSettings({self.transport!r}, {self.participant!r})"
-            text = (
-                f"the transport comes first: write ClientSettings({self.participant!r}, {self.transport!r})"
-            )
-            warnings.warn(f"{old}: {text}", DeprecationWarning, stacklevel=3)
+            new = f"ClientSettings({self.participant!r}, {self.transport!r})"
+            said = f"{old}: the transport comes first: write {new}"
+            warnings.warn(said, DeprecationWarning, stacklevel=3)
             transport, participant = self.participant, self.transport
             object.__setattr__(self, "transport", transport)
             object.__setattr__(self, "participant", participant)
         for name in ("participant", "transport"):
             if not getattr(self, name):
                 raise ClientSettingsError(name, "it is missing", f"set it, or {_variable(name)}")
-        for name, accepted in RANGES.items():
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, check_number(name, value, accepted))
-        for name, words in WORDS.items():
-            if getattr(self, name) not in words:
-                problem = f"{getattr(self, name)!r} is not known"
-                raise ClientSettingsError(name, problem, f"use one of: {', '.join(words)}")
+        for each in fields(self):
+            if (value := getattr(self, each.name)) or value != each.default:
+                object.__setattr__(self, each.name, checked(each.name, value, each.metadata["accepts"]))
         object.__setattr__(self, "mode", Mode(self.mode))
 
     @classmethod
@@ -183,19 +158,18 @@ def check_names(given: Collection[str], more: Collection[str] = ()) -> None:
             raise ClientSettingsError(name, "there is no such setting", nearest(name, known))
 
 
-def check_number(name: str, value: object, accepted: Range) -> float:
-    """Return `value` of the setting or argument `name`. Raises `ClientSettingsError` beyond `accepted`."""
+def checked(name: str, value: object, accepts: Range | Text) -> Any:
+    """Return `value` of the setting or argument `name`. Raises `ClientSettingsError` for a wrong one."""
     try:
-        return accepted.read(value)
+        return accepts.read(value)
     except ValueError as error:
-        remedy = f"give {'a whole number of ' if accepted.is_whole else ''}{accepted}"
-        raise ClientSettingsError(name, f"{value!r} is out of range", remedy) from error
+        raise ClientSettingsError(name, f"{shown(value)} does not fit", f"give {accepts}") from error
 
 
 def check_arguments(**numbers: float) -> None:
     """Check the arguments of a call. Raises `ClientSettingsError` for one that is out of its range."""
     for name, value in numbers.items():
-        check_number(name, value, ARGUMENTS[name])
+        checked(name, value, ARGUMENTS[name])
 
 
 def _variable(name: str) -> str:

@@ -118,7 +118,7 @@ def _steps_of_participant(options: argparse.Namespace, path: Path, kind: Partici
     if not options.receives:
         yield f"lead events to it: a route to {name}.inbox, or {new_type('NAME', '--receiver', name)}"
     if options.webhook:
-        yield f'give each environment its URL: webhook_urls={{"{name}": "https://..."}} in stacks/config.py'
+        yield f'give it its URL: webhook_urls.{name} = "https://..." in stacks/environments.toml'
     if kind is ParticipantKind.CLOUD_SERVICE:
         yield f"deploy it: {_deployment(options)}"
         address, use, package = f"sqs:{options.env}", "receive", "eventplane-client[aws]"

@@ -50,9 +50,7 @@ def confirm(question: str, environment: str, yes: str | None, ask: Callable[[str
 class RegionMissingError(EventPlaneError):
     """Nothing names a region."""
 
-    message = (
-        "no AWS region is chosen; set AWS_REGION, or name the region of the environment in stacks/config.py"
-    )
+    message = "no AWS region is chosen; set AWS_REGION, or name its region in stacks/environments.toml"
 
 
 def session_in(region: str | None) -> Any:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from operator import attrgetter
-from typing import Final
-
-from aws_cdk import RemovalPolicy
-from aws_cdk import aws_logs as logs
+from typing import TYPE_CHECKING, Final
 
 from eventplane import resource_names
 from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
+from eventplane.fields import choice, flag, whole, word
 from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
+from eventplane.settings import WrongValueError
 from eventplane.sinks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
 from eventplane_aws.rules import SQS_DELAY, SQS_VISIBILITY
 from parts import OPTIONAL, PARTS
 from stacks.settings import (
     AlarmSettings,
+    Checked,
     CostSettings,
     DeviceDomain,
     DownlinkSettings,
@@ -31,8 +30,11 @@ from stacks.settings import (
     ProtocolSettings,
     Retention,
     TracingSettings,
-    check_within,
 )
+
+if TYPE_CHECKING:
+    from aws_cdk import RemovalPolicy
+    from aws_cdk import aws_logs as logs
 
 PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
@@ -70,23 +72,12 @@ MAX_REFRESH_S: Final = IN_FORCE_S // 3
 ROLLOUT_MINUTES: Final = (5, 10, 15, 30)
 """The roll-outs that CodeDeploy has ready-made: a tenth of the calls at first, all after so many minutes."""
 
-_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
-_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
-
-# It has work only when something fails, and then much of it at once.
-_INGEST_ERRORS = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, max_concurrency=5)
-
-# The longer it gathers, the fewer objects the audit has to open.
-_LEDGER_WRITER = FunctionSize(
-    memory_mib=512, timeout_s=60, batch_size=1_000, batch_window_s=60, max_concurrency=5
-)
-
-# One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
-# that Lambda allows, as a file of the tap can hold half a million events.
-_REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, max_concurrency=2)
-
-# People and starting programs call it; nobody waits in a queue for it.
-_SUBSCRIPTIONS_API = FunctionSize(memory_mib=512, timeout_s=20)
+LOG_RETENTION: Final = (
+    "one_day", "three_days", "five_days", "one_week", "two_weeks", "one_month", "two_months", "three_months",
+    "four_months", "five_months", "six_months", "one_year", "thirteen_months", "eighteen_months", "two_years",
+    "three_years", "five_years", "ten_years", "infinite",
+)  # fmt: skip
+"""How long CloudWatch may keep logs (of the choices of its API)."""
 
 
 def is_posted(participant: Participant) -> bool:
@@ -95,137 +86,132 @@ def is_posted(participant: Participant) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Environment:
-    """One deployment of the plane.
+class Environment(Checked):
+    """One deployment of the plane."""
 
-    Args:
-        name: stands in every resource's name.
-        account, region: where it may be deployed; None means wherever the credentials lead. An environment
-            that keeps data must name both (`check_complete`).
-        costs: who is told when it becomes expensive; None: there are no such messages.
-        devices: how many it is for. A deployment is refused where the account's quotas do not suffice.
-        is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
-            it, and it has no roles for the CDK to assume.
-        removal_policy: what becomes of stateful resources that leave their stack.
-        rollout_minutes: how long a new version of a function gets a tenth of its queues' calls before it gets
-            all, one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which
-            costs $0.20 a month for each function. None: all calls at once, without a watch.
-        log_retention: how long logs are kept.
-        router, device_router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay,
-            subscriptions_api, webhook: how the functions run; `device_router` and `urgent_router` are those
-            behind the devices' lanes, `router` those of services, and `replay` bounds the pace at which
-            events are sent again.
-        contract_refresh_s: seconds after which a router looks for a newly published contract and for
-            subscriptions, 1 to `MAX_REFRESH_S`.
-        webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
-        sink_ports: ports of endpoints, those of `webhook_urls` and of subscriptions.
-        presence: when something is said of a device, and how the functions run that do.
-        downlink: how the functions run that bring events to devices.
-        inbox_visibility_s: seconds a consumer has to handle what it received before it comes again, and the
-            longest timeout of a function that reads an inbox.
-        audit, compaction, erasure: how the Glue jobs run.
-        audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
-        audit_deliveries: whether the audit of a day also lists what became of each event.
-        retention: how long the archive keeps what.
-        customer_key: ARN of the AWS KMS key for queues, tables, archive, logs, secrets and alarms. It costs
-            about $1 a month and $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with
-            keys of its own, for nothing. Only with it the customer can see who decrypts, and take it back.
-        device_domain: where devices connect instead of to the account's endpoint; None: to that.
-        records_reads: whether AWS CloudTrail records who read which object of the archive, in a bucket of its
-            own. It costs $1 for a million reads, those of the jobs included.
-        alarms: who is told of what fails, and how soon (docs/how-to/operations.md).
-        certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
-        certificate_max_age_days: age at which devices renew their certificates, days, as their setting
-            `provisioning.max_age_days` has it. A renewal before half of it raises an alarm.
-        tracing: where the functions tell the spans of events to (parts/tracing/how-to.md); None: nowhere.
-        protocols: those that packages add, for the inboxes that the contract gives to them.
-        parts: what the plane has besides what the contract's participants need (`has`).
-    """
-
-    name: str
-    account: str | None = None
-    region: str | None = None
-    devices: int = 100
+    name: str = word(r"[a-z][a-z0-9]{0,11}", "up to 12 lower-case letters and digits, a letter first")
+    """Stands in every resource's name; the file's table has it as its own."""
+    account: str | None = word(r"[0-9]{12}", "an account's number, 12 digits", None)
+    """Account where it may be deployed; without it wherever the credentials lead. An environment that keeps
+    data must name it."""
+    region: str | None = word(r"[a-z]{2}(-[a-z]+)+-[0-9]", "a region like eu-central-1", None)
+    """Region where it may be deployed; as `account`."""
+    devices: int = whole(100, 1, 10**9, "devices")
+    """How many it is for. A deployment is refused where the account's quotas do not suffice."""
     costs: CostSettings | None = None
-    is_emulated: bool = False
-    removal_policy: RemovalPolicy
-    rollout_minutes: int | None = None
-    log_retention: logs.RetentionDays
+    """Who is told when it becomes expensive; without it there are no such messages."""
+    is_emulated: bool = flag(False)
+    """The cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse it, and it has
+    no roles for the CDK to assume."""
+    keeps_data: bool = flag(MISSING)
+    """Whether stateful resources outlive their stack. One that a first deployment made is removed if that
+    fails: kept, it would take the name."""
+    rollout_minutes: int | None = whole(None, 5, 30, "minutes")
+    """How long a new version of a function gets a tenth of its queues' calls before it gets all: 5, 10, 15 or
+    30. A version that fails meanwhile is rolled back by an alarm, which costs $0.20 a month for each
+    function. Without it all calls at once, without a watch."""
+    log_retention: str = choice(MISSING, LOG_RETENTION)
+    """How long logs are kept."""
     router: FunctionSize
+    """How the router of services runs."""
     device_router: FunctionSize
+    """How the router of what is not urgent of devices runs."""
     urgent_router: FunctionSize
+    """How the router of what is urgent runs."""
     archive_writer: FunctionSize
-    ledger_writer: FunctionSize = _LEDGER_WRITER
-    ingest_errors: FunctionSize = _INGEST_ERRORS
-    replay: FunctionSize = _REPLAY
-    subscriptions_api: FunctionSize = _SUBSCRIPTIONS_API
+    """How the function runs that archives what devices sent."""
+    ledger_writer: FunctionSize
+    """How the function runs that archives the routers' decisions."""
+    ingest_errors: FunctionSize
+    """How the function runs that handles failures of the ingest rules."""
+    replay: FunctionSize
+    """How the function runs that sends events again; it bounds the pace."""
+    subscriptions_api: FunctionSize
+    """How the Subscriptions API runs."""
     webhook: FunctionSize
+    """How the functions run that post events to endpoints."""
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
+    """The HTTPS endpoint of each cloud service whose inbox the contract makes a webhook."""
     sink_ports: tuple[int, ...] = (HTTPS_PORT,)
-    contract_refresh_s: int = MAX_REFRESH_S
+    """Ports of endpoints, those of `webhook_urls` and of subscriptions."""
+    contract_refresh_s: int = whole(MAX_REFRESH_S, 1, MAX_REFRESH_S, "seconds")
+    """Time after which a router looks for a newly published contract and for subscriptions."""
     presence: PresenceSettings
+    """When something is said of a device, and how the functions run that do."""
     downlink: DownlinkSettings
-    inbox_visibility_s: int
+    """How the functions run that bring events to devices."""
+    inbox_visibility_s: int = whole(MISSING, *INBOX_VISIBILITY_S, "seconds")
+    """Time that a consumer has to handle what it received before it comes again, and the longest timeout of a
+    function that reads an inbox."""
     audit: JobSize
-    audit_today: str | None = None
-    audit_deliveries: bool = False
+    """How the audit runs."""
+    audit_today: str | None = word(r"(cron|rate)\(.+\)", "cron(...) or rate(...)", None)
+    """When the day so far is audited besides, as AWS Glue writes it; without it never."""
+    audit_deliveries: bool = flag(False)
+    """Whether the audit of a day also lists what became of each event."""
     compaction: JobSize
+    """How the compaction runs."""
     erasure: JobSize
+    """How the erasure runs."""
     retention: Retention
-    customer_key: str | None = None
+    """How long the archive keeps what."""
+    customer_key: str | None = word(
+        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+", "a KMS key's ARN", None
+    )
+    """AWS KMS key for queues, tables, archive, logs, secrets and alarms. It costs about $1 a month and $0.03
+    for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for nothing. Only
+    with it the customer can see who decrypts, and take it back."""
     device_domain: DeviceDomain | None = None
-    records_reads: bool = False
+    """Where devices connect instead of to the account's endpoint."""
+    records_reads: bool = flag(False)
+    """Whether AWS CloudTrail records who read which object of the archive, in a bucket of its own. It costs
+    $1 for a million reads, those of the jobs included."""
     alarms: AlarmSettings = field(default_factory=AlarmSettings)
-    certificate_grace_s: int = 900
-    certificate_max_age_days: int = 365
+    """Who is told of what fails, and how soon (docs/how-to/operations.md)."""
+    certificate_grace_s: int = whole(900, 0, SQS_DELAY.most, "seconds")
+    """Time that a certificate stays valid after a connection with its successor."""
+    certificate_max_age_days: int = whole(365, 1, 36_500, "days")
+    """Age at which devices renew their certificates, as their setting `provisioning.max_age_days` has it. A
+    renewal before half of it raises an alarm."""
     tracing: TracingSettings | None = None
+    """Where the functions tell the spans of events to (parts/tracing/how-to.md); without it nowhere."""
     protocols: tuple[ProtocolSettings, ...] = ()
+    """Those that packages add, for the inboxes that the contract gives to them."""
     parts: frozenset[str] = OPTIONAL
+    """What the plane has besides what the contract's participants need, by default all."""
 
-    def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise EnvironmentSettingError(
-                "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
-            )
+    def check_together(self) -> None:
         if unknown := ", ".join(sorted(self.parts - OPTIONAL)):
-            raise EnvironmentSettingError(
+            raise WrongValueError(
                 "parts", f"has {unknown}, not only parts to choose: {', '.join(sorted(OPTIONAL))}"
             )
-        check_within("contract_refresh_s", self.contract_refresh_s, 1, MAX_REFRESH_S)
-        if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
-            raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
         self._check_deployment()
         self._check_sinks()
         for setting, least_s in LEAST_TIMEOUT_S.items():
             if attrgetter(setting)(self).timeout_s < least_s:
-                raise EnvironmentSettingError(
+                raise WrongValueError(
                     setting,
                     f"has a timeout_s of less than {least_s}; it may never have time to begin",
                 )
-        check_within("inbox_visibility_s", self.inbox_visibility_s, *INBOX_VISIBILITY_S)
-        check_within("certificate_grace_s", self.certificate_grace_s, 0, SQS_DELAY.most)
-        check_within("certificate_max_age_days", self.certificate_max_age_days, 1, 36_500)
 
     def _check_deployment(self) -> None:
-        """Check how it is deployed, and for how many. Raises `EnvironmentSettingError`."""
+        """Check how it is deployed, and for how many. Raises `WrongValueError`."""
         if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
-            raise EnvironmentSettingError(
+            raise WrongValueError(
                 "rollout_minutes",
                 f"is {self.rollout_minutes}, none of {', '.join(map(str, ROLLOUT_MINUTES))}",
             )
         if self.rollout_minutes is not None and self.is_emulated:
-            raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
+            raise WrongValueError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
         if self.costs is not None and self.is_emulated:
-            raise EnvironmentSettingError("costs", "is set, and an emulated cloud costs nothing")
+            raise WrongValueError("costs", "is set, and an emulated cloud costs nothing")
         if self.device_domain and self.is_emulated:
-            raise EnvironmentSettingError("device_domain", "is set, and an emulated cloud has no names")
+            raise WrongValueError("device_domain", "is set, and an emulated cloud has no names")
         if self.device_domain and self.region not in (None, self.device_domain.region):
-            raise EnvironmentSettingError(
+            raise WrongValueError(
                 "device_domain.certificate",
                 f"is of {self.device_domain.region}, and the plane of {self.region}",
             )
-        if self.devices < 1:
-            raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
 
     def has(self, part: str, contract: Contract) -> bool:
         """Return whether the plane of `contract` has `part`: it is asked for, or a participant needs it."""
@@ -259,18 +245,16 @@ class Environment:
         )
 
     def _check_sinks(self) -> None:
-        """Check where functions may post to. Raises `EnvironmentSettingError`."""
+        """Check where functions may post to. Raises `WrongValueError`."""
         if self.is_emulated and self.keeps_data:
-            raise EnvironmentSettingError(
+            raise WrongValueError(
                 "is_emulated", "is set where data is kept; an emulated cloud posts to any address"
             )
         if not self.sink_ports or not all(0 < each <= MAX_PORT for each in self.sink_ports):
-            raise EnvironmentSettingError(
-                "sink_ports", f"is {self.sink_ports}, not ports from 1 to {MAX_PORT}"
-            )
+            raise WrongValueError("sink_ports", f"is {self.sink_ports}, not ports from 1 to {MAX_PORT}")
         for participant, url in self.webhook_urls.items():
             if problem := url_problem(url, is_emulated=self.is_emulated, ports=self.sink_ports):
-                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+                raise WrongValueError(f"webhook_urls[{participant!r}]", problem)
 
     def visibility_s_of(self, participant: Participant) -> int:
         """Return how long the queue of an inbox hides a message; functions of the plane need their own."""
@@ -316,9 +300,18 @@ class Environment:
         )
 
     @property
-    def keeps_data(self) -> bool:
-        """True if its stateful resources outlive their stack."""
-        return self.removal_policy is not RemovalPolicy.DESTROY
+    def removal_policy(self) -> RemovalPolicy:
+        """What becomes of stateful resources that leave their stack."""
+        from aws_cdk import RemovalPolicy  # which takes seconds to start; settings are read without it
+
+        return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.keeps_data else RemovalPolicy.DESTROY
+
+    @property
+    def retention_of_logs(self) -> logs.RetentionDays:
+        """How long logs are kept."""
+        from aws_cdk import aws_logs as logs
+
+        return logs.RetentionDays[self.log_retention.upper()]
 
     @property
     def is_released(self) -> bool:

@@ -121,7 +121,7 @@ def organisation_findings(
         if "AWS::CE::AnomalyMonitor" in types and _is_member(client("organizations"), client("sts")):
             yield Shortage(
                 "costs: this account is a member of an organisation, and monitors by a cost tag exist in the "
-                "payer's account alone; leave costs unset in stacks/config.py, and watch the tag there",
+                "payer's account alone; leave costs out in stacks/environments.toml, and watch the tag there",
                 refuses=False,
             )
         if "AWS::Glue::Table" in types:
@@ -173,7 +173,7 @@ class Quotas:
             yield Shortage(
                 f"Concurrent executions: {reserved} would be reserved, which leaves {left} of {total}, and "
                 f"Lambda keeps {LAMBDA_UNRESERVED.most}; {remedy}, or lower reserved_concurrency in "
-                "stacks/config.py",
+                "stacks/environments.toml",
                 refuses=True,
             )
         elif needed.mapped + needed.warm > left:
@@ -205,7 +205,7 @@ class Quotas:
                 yield Shortage(
                     f"{quota.name}: {devices} devices need {math.ceil(needed)}, and there are {limit:.0f}; "
                     f"{self._raise(quota.service, quota.code, math.ceil(needed))}, or lower devices in "
-                    "stacks/config.py",
+                    "stacks/environments.toml",
                     refuses=True,
                 )
 

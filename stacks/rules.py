@@ -97,7 +97,7 @@ class RegionError(EventPlaneError):
 
     region: str
     types: str
-    message = "{region} has no {types}; nothing was deployed: choose another region (stacks/config.py)"
+    message = "{region} has no {types}; nothing was deployed: choose another (stacks/environments.toml)"
 
 
 Sizes = Callable[[Template], Iterable[tuple[str, int]]]

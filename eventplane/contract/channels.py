@@ -372,7 +372,7 @@ WEBHOOK_SETTINGS: Final[dict[str, Word | Number]] = {
 }
 
 _ELSEWHERE = {
-    "url": "name it under `webhook_urls` of each environment in stacks/config.py",
+    "url": "name it under `webhook_urls` of each environment in stacks/environments.toml",
     "secret": "leave it out: the stacks make one for each webhook, `aws secretsmanager` changes it",
 }
 """Settings of an environment that people look for here, and where each is set instead."""

@@ -16,6 +16,7 @@ from eventplane.downlink import table as downlink_table
 from eventplane.function_settings import DownlinkFunctionSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
+from eventplane.presence import PresenceLimits
 from eventplane.reasons import REPLAY
 from eventplane.records import Records, Tables
 from eventplane.sinks import SinkReach, SinkScope
@@ -53,7 +54,7 @@ from parts.presence import wiring as presence_parts
 from parts.presence.judge import PresenceJudge
 from parts.presence.reconciler import Sweeper as PresenceReconciler
 from parts.presence.recorder import Recorder, read_heartbeat, read_presence
-from parts.presence.settings import PresenceFunctionSettings, PresenceLimits
+from parts.presence.settings import PresenceFunctionSettings
 from parts.presence.timers import TimerReader
 from parts.replay.handler import ReplayService
 from parts.replay.tap_files import Orders, Planners, TapFiles

@@ -1,6 +1,5 @@
-"""Makes edge/packaging/forwarder.toml, the forwarder's complete settings, and its JSON Schema.
-
-Both are made from the declarations by which the forwarder reads them.
+"""Tables and JSON Schemas of declared settings (eventplane/fields.py), and edge/packaging/forwarder.toml, the
+forwarder's complete file.
 """
 
 import ast
@@ -9,13 +8,15 @@ import inspect
 import itertools
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from edge.settings import OPTIONAL, TABLES, Settings
-from edge.settings_reader import TextSetting
-from eventplane.values import Range
+from eventplane.fields import Range, Text
+from eventplane.settings import without_none
+
+Schema = dict[str, Any]
 
 _HEAD = """\
 # The forwarder's settings, each with its meaning, what it accepts and its default. Remove the "#" before a
@@ -79,39 +80,79 @@ def settings_file() -> str:
     return "\n".join(parts)
 
 
-def settings_schema() -> str:
-    """Return the JSON Schema of the file, for editors. It requires nothing: a variable may replace each."""
-    properties = _properties(Settings)
-    for table, kind in TABLES.items():
-        about = (kind.__doc__ or "").partition("\n")[0]
-        properties[table] = {"type": "object", "description": about, "properties": _properties(kind)}
-        properties[table]["additionalProperties"] = False
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The settings of Event Plane's forwarder",
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
-    return json.dumps(schema, indent=2) + "\n"
+def declared(kind: type) -> Iterator[tuple[str, dataclasses.Field[Any], Any, str]]:
+    """Yield name, field, type and meaning of each setting of a dataclass: first those that are no tables."""
+    hints = get_type_hints(kind)
+    found = [(each.name, each, without_none(hints[each.name])) for each in dataclasses.fields(kind)]
+    for name, each, hint in sorted(found, key=lambda it: dataclasses.is_dataclass(it[2])):
+        about = (hint.__doc__ or "").partition("\n")[0] if dataclasses.is_dataclass(hint) else ""
+        yield name, each, hint, meanings(kind).get(name, about)
 
 
-def _properties(kind: type) -> dict[str, Any]:
-    declared = [each for each in dataclasses.fields(kind) if "accepts" in each.metadata]
-    return {each.name: {**_schema(each), "description": meanings(kind)[each.name]} for each in declared}
+def settings_rows(kind: type, given: Mapping[str, Any], prefix: str = "") -> Iterator[list[str]]:
+    """Yield a row for each setting of a dataclass, with what is `given` as its default."""
+    for name, each, hint, meaning in declared(kind):
+        is_made = each.default_factory is not dataclasses.MISSING
+        default = given.get(name, None if is_made else each.default)
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            inner = default if isinstance(default, Mapping) else {}
+            yield from settings_rows(hint, inner, f"{prefix}{name}.")
+        else:
+            accepts = str(each.metadata.get("accepts", _LISTS.get(get_origin(hint), "")))
+            yield [f"`{prefix}{name}`", _default(default), accepts, meaning]
 
 
-def _schema(each: dataclasses.Field[Any]) -> dict[str, Any]:
-    default = {} if each.default in (dataclasses.MISSING, None) else {"default": each.default}
-    match each.metadata["accepts"]:
+_LISTS = {tuple: "a list", frozenset: "a list", Mapping: "a table"}
+
+
+def _default(value: object) -> str:
+    if value is dataclasses.MISSING:
+        return "required"
+    # As TOML and the environment write it.
+    text = json.dumps(sorted(value)) if isinstance(value, frozenset | tuple) else str(value)
+    return "none" if value in (None, "", ()) else f"`{text.lower() if isinstance(value, bool) else text}`"
+
+
+def schema_of(kind: type, *without: str) -> Schema:
+    """Return the JSON Schema of a dataclass's settings. It requires nothing: they may come from elsewhere."""
+    properties: dict[str, Any] = {}
+    for name, each, hint, meaning in declared(kind):
+        if name in without:
+            continue
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            properties[name] = {"type": "object", "description": meaning, **schema_of(hint)}
+        else:
+            properties[name] = {**_schema(each, hint), "description": meaning}
+    return {"properties": properties, "additionalProperties": False}
+
+
+def settings_schema(title: str, **members: Any) -> str:
+    """Return the text of a JSON Schema of a file of settings, for editors."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "type": "object"}
+    return json.dumps({**head, **members}, indent=2) + "\n"
+
+
+def _schema(each: dataclasses.Field[Any], hint: Any) -> Schema:
+    default = {} if each.default in (dataclasses.MISSING, None, "") else {"default": each.default}
+    match each.metadata.get("accepts"):
         case Range(low, high, _, is_whole):
             kind = "integer" if is_whole else "number"
             return {"type": kind, "minimum": low, "maximum": high, **default}
-        case _ if isinstance(each.default, bool):
+        case Text() if hint is bool:
             return {"type": "boolean", **default}
-        case TextSetting(pattern=pattern):
+        case Text(pattern=pattern):
             return {"type": "string", "pattern": f"^({pattern})$", **default}
+    match get_origin(hint), get_args(hint):
+        case (container, (inner, *_)) if container in (tuple, frozenset):
+            is_table = dataclasses.is_dataclass(inner)
+            items = {"type": "object", **schema_of(inner)} if is_table else _TYPES[inner]
+            return {"type": "array", "items": items}
+        case _, (_, inner):
+            return {"type": "object", "additionalProperties": _TYPES[inner]}
     raise NotImplementedError(each.name)
+
+
+_TYPES: dict[Any, Schema] = {str: {"type": "string"}, int: {"type": "integer"}}
 
 
 def _setting(name: str, each: dataclasses.Field[Any], meaning: str, off: str) -> str:

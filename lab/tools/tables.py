@@ -12,7 +12,7 @@ import io
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from edge.metrics import METRICS  # noqa: E402
-from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from eventplane import function_settings  # noqa: E402
 from eventplane.account import ENDED_AS_DECLARED, ENDED_OTHERWISE, Fate  # noqa: E402
@@ -35,15 +34,24 @@ from eventplane.reasons import Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from eventplane_client import ClientSettings  # noqa: E402
 from glue_jobs.delivery_audit.findings import weight_of  # noqa: E402
 from lab.benchmarks.scale.model import published  # noqa: E402 - after the path it needs
 from lab.benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
 from lab.tools import docs_site, figures, sources  # noqa: E402
 from lab.tools.figures import table  # noqa: E402
-from lab.tools.settings_file import documented, meanings, settings_file, settings_schema  # noqa: E402
+from lab.tools.settings_file import (  # noqa: E402
+    documented,
+    meanings,
+    schema_of,
+    settings_file,
+    settings_rows,
+    settings_schema,
+)
 from operations.reason_texts import explained  # noqa: E402
 from parts import PARTS, has, load  # noqa: E402
 from stacks.alarm_texts import alarm_texts  # noqa: E402
+from stacks.environment import Environment  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -53,26 +61,15 @@ _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 ATTRIBUTES = ROOT / "lab" / "tools" / "attributes.toml"
 SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
+ENVIRONMENTS = ROOT / "stacks" / "environments.toml"
 
 
-def settings_table() -> str:
-    """The forwarder's settings: name, default, what it accepts, what it means."""
-    rows = []
-    for section, kind in {"": Settings, **SETTINGS_TABLES}.items():
-        for each in dataclasses.fields(kind):
-            if "accepts" in each.metadata:
-                name = f"{section}.{each.name}" if section else each.name
-                default = _default(each.default)
-                accepts, meaning = str(each.metadata["accepts"]), meanings(kind)[each.name]
-                rows.append([f"`{name}`", default, accepts, meaning])
-    return table(["setting", "default", "accepts", "meaning"], rows)
+_SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
 
 
-def _default(value: object) -> str:
-    if value is dataclasses.MISSING:
-        return "required"
-    # As TOML and the environment write it.
-    return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+def settings_table(kind: type, given: Mapping[str, Any]) -> str:
+    """The settings of a dataclass: name, default, which may be `given`, what it accepts, what it means."""
+    return table(_SETTING_HEAD, settings_rows(kind, given))
 
 
 def function_settings_table() -> str:
@@ -91,30 +88,6 @@ def function_settings_table() -> str:
         [f"`{name}`", f"`{type}`", meaning, ", ".join(who)] for (name, type, meaning), who in readers.items()
     ]
     return table(["variable", "type", "meaning", "settings of"], sorted(rows))
-
-
-def environment_table() -> str:
-    """The settings of an environment (stacks/environment.py): default and meaning."""
-    # Parsed, not imported: the CDK takes seconds to start.
-    tree = ast.parse((ROOT / "stacks" / "environment.py").read_text())
-    (declared,) = (
-        each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "Environment"
-    )
-    arguments = (ast.get_docstring(declared) or "").partition("Args:\n")[2]
-    entries = re.findall(r"^ {4}(\w[\w,\s]*?): (.+?)(?=^ {4}\w|\Z)", arguments, re.MULTILINE | re.DOTALL)
-    means = {name: " ".join(text.split()) for names, text in entries for name in re.split(r",\s*", names)}
-    rows = []
-    for each in declared.body:
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            match each.value:
-                case None:
-                    default = "required"
-                case ast.Constant() | ast.Tuple(elts=[]):
-                    default = f"`{ast.unparse(each.value)}`"
-                case _:
-                    default = "[in the code](../../stacks/environment.py)"
-            rows.append([f"`{each.target.id}`", default, means[each.target.id]])
-    return table(["setting", "default", "meaning"], rows)
 
 
 def parts_table() -> str:
@@ -190,9 +163,6 @@ def channel_table() -> str:
 def webhook_table() -> str:
     """The settings of a webhook in a contract."""
     return table(_SETTING_HEAD, [_setting_row(name, each) for name, each in WEBHOOK_SETTINGS.items()])
-
-
-_SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
 
 
 def _setting_row(name: str, setting: Word | Number) -> list[str]:
@@ -383,9 +353,10 @@ TABLES = {
     "archive-folders": archive_folders_table,
     "archive-columns": archive_columns_table,
     "metrics": metrics_table,
-    "settings": settings_table,
+    "settings": partial(settings_table, Settings, {}),
+    "client-settings": partial(settings_table, ClientSettings, {}),
+    "environment": partial(settings_table, Environment, tomllib.loads(ENVIRONMENTS.read_text())["base"]),
     "function-settings": function_settings_table,
-    "environment": environment_table,
     "parts": parts_table,
     "attributes": attributes_table,
     "rooms": rooms_table,
@@ -398,6 +369,23 @@ TABLES = {
     **{f"figures-{each}": partial(figures_table, each) for each in figures.TABLES},
     **{f"sources-{each}": partial(sources_table, each) for each in sources.SOURCES},
 }
+
+
+SCHEMAS = {
+    SETTINGS_FILE.with_suffix(".schema.json"): (
+        "The settings of Event Plane's forwarder",
+        schema_of(Settings),
+    ),
+    ENVIRONMENTS.with_suffix(".schema.json"): (
+        "The environments of an event plane",
+        {"additionalProperties": {"type": "object", **schema_of(Environment, "name")}},
+    ),
+    ROOT / "docs/reference/client.schema.json": (
+        "The settings of Event Plane's client library",
+        schema_of(ClientSettings),
+    ),
+}
+"""File -> title and members of the JSON Schema for editors."""
 
 
 def current(text: str) -> str:
@@ -431,7 +419,7 @@ def main() -> int:
     wanted |= {ROOT / "docs/tables" / f"{name}.csv": as_csv(TABLES[name]()) for name in long}
     wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
     wanted[SETTINGS_FILE] = settings_file()
-    wanted[SETTINGS_FILE.with_suffix(".schema.json")] = settings_schema()
+    wanted |= {file: settings_schema(title, **of) for file, (title, of) in SCHEMAS.items()}
     stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" in sys.argv[1:]:
         for file in stale:

@@ -21,7 +21,7 @@ class NoSenderError(EventPlaneError):
         super().__init__(
             f"nothing is registered in {SENDERS!r} for {scheme!r}; known are: "
             f"{', '.join(self.known) or 'none'}; name the package that adds the protocol, with its metadata, "
-            "under `protocols` of the environment in stacks/config.py, and deploy"
+            "under `protocols` of the environment in stacks/environments.toml, and deploy"
         )
 
 

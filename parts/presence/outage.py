@@ -11,14 +11,13 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import parse_event
-from eventplane.presence import PresenceItem, Standing
+from eventplane.presence import PresenceItem, PresenceLimits, Standing
 from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, measure
 from lambdas.common.sqs import send_all
 from parts.presence.reports import OPENED, OVER, notice_of_many
-from parts.presence.settings import PresenceLimits
 from parts.presence.table import PAGE
 from parts.presence.wiring import PresenceParts
 

@@ -5,26 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eventplane.presence import OUTAGE, OutageLimits
+from eventplane.presence import PresenceLimits
 from eventplane.settings import Settings
-from eventplane.traffic import Quota
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresenceLimits:
-    """When something is reported of a device, seconds but for `quiet_after_heartbeats`, what floods,
-    and what is an outage of the fleet.
-
-    `PresenceSettings` of the stacks explain each.
-    """
-
-    disconnected_after_s: float
-    connected_after_s: float
-    quiet_after_heartbeats: float
-    oldest_urgent_s: float
-    oldest_normal_s: float
-    quota: Quota
-    outage: OutageLimits = OUTAGE
 
 
 class PresenceSource(StrEnum):

@@ -14,10 +14,18 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.names import MONITOR
-from eventplane.presence import BUCKETS, INDEX, INDEXES, PRESENCE, PRESENCE_TABLE, STANDING_INDEX
+from eventplane.presence import (
+    BUCKETS,
+    INDEX,
+    INDEXES,
+    PRESENCE,
+    PRESENCE_TABLE,
+    STANDING_INDEX,
+    PresenceLimits,
+)
 from eventplane.settings import Settings
 from eventplane.topics import PRESENCE_TOPICS
-from parts.presence.settings import PresenceJudgeSettings, PresenceLimits, PresenceSource, RecorderSettings
+from parts.presence.settings import PresenceJudgeSettings, PresenceSource, RecorderSettings
 from stacks.application import PlaneStacks
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import DurableQueue, allow_send, find_queue

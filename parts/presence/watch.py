@@ -20,12 +20,12 @@ from eventplane.presence import (
     Level,
     Line,
     PresenceItem,
+    PresenceLimits,
     Quiet,
     QuietReason,
 )
 from eventplane.traffic import KINDS
 from parts.presence.reports import OPENED, OVER, WORSENED, StateReport, notice_of
-from parts.presence.settings import PresenceLimits
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""

@@ -30,7 +30,7 @@ NORMAL_S: Final = 0.116, 0.214
 measured it in the emulated cloud, with warm functions."""
 
 WINDOW_S: Final = 5.0
-"""The batching window of the router of what is not urgent, seconds (`stacks/config.py`)."""
+"""The batching window of the router of what is not urgent, seconds (`stacks/environments.toml`)."""
 
 HANDLES_S: Final = 0.02
 """What a reader takes for an event, and how late it sees one that came, seconds. Assumed."""

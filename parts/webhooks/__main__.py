@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m parts.webhooks", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("url", type=_address, help="as in webhook_urls of stacks/config.py")
+    parser.add_argument("url", type=_address, help="as in webhook_urls of stacks/environments.toml")
     parser.add_argument("--origin", required=True, help="the sender's name: eventplane-ENV-SERVICE")
     parser.add_argument("--rate", type=int, help="requests_per_minute of the contract")
     given = parser.parse_args(arguments)

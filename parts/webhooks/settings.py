@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
-from eventplane.settings import Settings, SettingsError, variable_of
+from eventplane.fields import whole
+from eventplane.settings import Settings
 from eventplane.sinks import SinkReach
 
 
@@ -21,16 +22,12 @@ class HttpSinkSettings(Settings):
     """The queue for dead letters."""
     dead_letter_queue: str
     """The queue for dead letters about dead letters."""
-    concurrency: int
+    concurrency: int = whole(MISSING, 1, 1_000_000, "processes")
     """How many processes share the rate of an endpoint."""
     endpoints_table: str
     """The table of what is known of endpoints that fail."""
     archive_bucket: str
     """The archive's bucket."""
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise SettingsError(variable_of("concurrency"), f"is {self.concurrency}, not 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

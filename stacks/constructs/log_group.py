@@ -17,6 +17,6 @@ def log_group(scope: Construct, id: str, name: str) -> logs.LogGroup:
         id,
         log_group_name=name,
         encryption_key=find_key(scope),
-        retention=environment.log_retention,
+        retention=environment.retention_of_logs,
         removal_policy=environment.removal_policy,
     )

@@ -22,7 +22,7 @@ DEVICES, ALARMS = 12, 25
 """Stolen devices, and what each sends: less than one may send in a minute."""
 
 FRAMES = 700
-"""More publishes than a device may send in a minute (stacks/config.py)."""
+"""More publishes than a device may send in a minute (stacks/environments.toml)."""
 
 Original = Callable[[str], tuple[Envelope, bytes]]
 

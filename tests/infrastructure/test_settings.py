@@ -72,8 +72,8 @@ def locked(mode: Any, days: int) -> ObjectLock:
         (KEPT, "raw_days", 15, "raw_days"),
         (KEPT, "compacted_days", KEPT.raw_days, "compacted_days"),
         (KEPT, "replaced_days", 0, "replaced_days"),
-        (LOCK, "days", 31, "lock.days"),
-        (LOCK, "days", 0, "lock.days"),
+        (LOCK, "days", 31, "days"),
+        (LOCK, "days", 0, "days"),
         (replace(KEPT, lock=LOCK), "replaced_days", 31, "replaced_days"),
         (KEPT, "lock", locked("governance", KEPT.compacted_days + 1), "lock.days"),
         # Presence that could not work.
@@ -86,33 +86,33 @@ def locked(mode: Any, days: int) -> ObjectLock:
         (PRESENCE, "reconciler", replace(SIZE, timeout_s=19), "reconciler"),
         (PRESENCE, "timers", replace(SIZE, batch_window_s=1), "timers"),
         # Subscribers that nobody reaches, and a canary that cannot keep its times.
-        (PROD.alarms, "page_subscribers", ("oncall",), "alarms.page_subscribers"),
-        (PROD.alarms, "page_subscribers", ("http://pager.example.org",), "alarms.page_subscribers"),
-        (PROD.alarms, "page_subscribers", ("https://10.0.0.1/",), "alarms.page_subscribers"),
-        (PROD.alarms, "ticket_subscribers", ("a b@example.org",), "alarms.ticket_subscribers"),
-        (PROD.alarms, "canary_every_min", 0, "alarms.canary_every_min"),
-        (PROD.alarms, "canary_late_s", 51, "alarms.canary_late_s"),
-        (PROD.alarms, "queues_every_min", 61, "alarms.queues_every_min"),
+        (PROD.alarms, "page_subscribers", ("oncall",), "page_subscribers"),
+        (PROD.alarms, "page_subscribers", ("http://pager.example.org",), "page_subscribers"),
+        (PROD.alarms, "page_subscribers", ("https://10.0.0.1/",), "page_subscribers"),
+        (PROD.alarms, "ticket_subscribers", ("a b@example.org",), "ticket_subscribers"),
+        (PROD.alarms, "canary_every_min", 0, "canary_every_min"),
+        (PROD.alarms, "canary_late_s", 51, "canary_late_s"),
+        (PROD.alarms, "queues_every_min", 61, "queues_every_min"),
         # What AWS Budgets would refuse.
-        (COSTS, "subscribers", (), "costs.subscribers"),
-        (COSTS, "subscribers", ("nobody",), "costs.subscribers"),
-        (COSTS, "subscribers", CRONY, "costs.subscribers"),
-        (COSTS, "monthly_usd", 0, "costs.monthly_usd"),
-        (COSTS, "anomaly_usd", -1, "costs.anomaly_usd"),
+        (COSTS, "subscribers", (), "subscribers"),
+        (COSTS, "subscribers", ("nobody",), "subscribers"),
+        (COSTS, "subscribers", CRONY, "subscribers"),
+        (COSTS, "monthly_usd", 0, "monthly_usd"),
+        (COSTS, "anomaly_usd", -1, "anomaly_usd"),
         # A collector is beside the function, or speaks TLS; no URL shows a password.
-        (TRACING, "endpoint", "http://collector.example.com", "tracing.endpoint"),
-        (TRACING, "endpoint", "https://me:secret@collector.example.com", "tracing.endpoint"),
-        (TRACING, "endpoint", "localhost:4318", "tracing.endpoint"),
-        (TRACING, "share", -0.1, "tracing.share"),
-        (TRACING, "share", 1.1, "tracing.share"),
-        (TRACING, "collector_layer", "collector", "tracing.collector_layer"),
-        (NATS, "url", "nats.example:4222", "protocols"),
-        (NATS, "url", "nats://me:secret@nats.example", "protocols"),
-        (NATS, "url", "nats://nats.example/stream", "protocols"),
-        (NATS, "secret", "no name", "protocols"),
+        (TRACING, "endpoint", "http://collector.example.com", "endpoint"),
+        (TRACING, "endpoint", "https://me:secret@collector.example.com", "endpoint"),
+        (TRACING, "endpoint", "localhost:4318", "endpoint"),
+        (TRACING, "share", -0.1, "share"),
+        (TRACING, "share", 1.1, "share"),
+        (TRACING, "collector_layer", "collector", "collector_layer"),
+        (NATS, "url", "nats.example:4222", "url"),
+        (NATS, "url", "nats://me:secret@nats.example", "url"),
+        (NATS, "url", "nats://nats.example/stream", "url"),
+        (NATS, "secret", "no name", "secret"),
         # A domain that AWS IoT would refuse.
-        (DOMAIN, "name", "Devices", "device_domain.name"),
-        (DOMAIN, "certificate", "devices.pem", "device_domain.certificate"),
+        (DOMAIN, "name", "Devices", "name"),
+        (DOMAIN, "certificate", "devices.pem", "certificate"),
         (environment("local"), "device_domain", DOMAIN, "device_domain"),
         (replace(PROD, region="eu-west-1"), "device_domain", DOMAIN, "device_domain.certificate"),
         # The environment itself.
@@ -204,7 +204,7 @@ def test_an_unknown_environment_is_one_error() -> None:
 
 
 def test_production_needs_a_pager_an_account_and_a_region() -> None:
-    with pytest.raises(IncompleteEnvironmentError, match=r"stacks/config\.py") as caught:
+    with pytest.raises(IncompleteEnvironmentError, match=r"stacks/environments\.toml") as caught:
         PROD.check_complete()
     assert caught.value.missing == ("account", "region", "alarms.page_subscribers")
     whole = PROD.with_placeholders()
@@ -218,8 +218,8 @@ def test_production_needs_a_pager_an_account_and_a_region() -> None:
 @pytest.mark.parametrize(
     ("inbox", "problem"),
     [
-        ({"webhook": {}}, r"webhook_urls of dev has no URL for alarm-centre, .* stacks/config.py"),
-        ({"transport": "nats"}, r"protocols of dev has none for nats, .* alarm-centre.inbox; .*config.py"),
+        ({"webhook": {}}, r"webhook_urls of dev has no URL for alarm-centre, .* stacks/environments\.toml"),
+        ({"transport": "nats"}, r"protocols of dev has none for nats, .* alarm-centre.inbox; .*toml"),
     ],
 )
 def test_an_inbox_needs_its_address(inbox: dict[str, Any], problem: str) -> None:

@@ -11,7 +11,6 @@ from eventplane.downlink.table import PENDING_INDEX
 from eventplane.function_settings import RouterSettings
 from eventplane.resource_names import OWNER, RECEIPTS_OUTPUT, resource_name
 from eventplane.settings import written
-from lab.benchmarks.scale.model import LOCAL, PRODUCTION
 from lambdas.router.wiring import Channels
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
@@ -286,19 +285,3 @@ def test_the_templates_name_no_account_region_or_machine(dev: Templates) -> None
     text = json.dumps(dev.documents)
     for word in ("us-east-1", "000000000000", "localhost", "/tmp", "/home"):
         assert word not in text, word
-
-
-def test_the_scale_model_has_deployed_sizes(prod: Templates, local: Templates) -> None:
-    ingest, tap = prod.mappings["ingest"], prod.mappings["tap"]
-    deployed = prod.environment
-    assert PRODUCTION["batch_size"] == ingest.find("BatchSize")
-    assert PRODUCTION["batch_window_s"] == ingest.find("MaximumBatchingWindowInSeconds")
-    assert PRODUCTION["max_concurrency"] == ingest.find("ScalingConfig", "MaximumConcurrency")
-    assert PRODUCTION["memory_mib"] == prod.functions["router-device"].find("MemorySize")
-    assert PRODUCTION["archive_batch_size"] == tap.find("BatchSize")
-    assert PRODUCTION["archive_window_s"] == tap.find("MaximumBatchingWindowInSeconds")
-    assert PRODUCTION["audit_dpu"] == deployed.audit.workers
-    assert PRODUCTION["compaction_dpu"] == deployed.compaction.workers
-    assert PRODUCTION["contract_refresh_s"] == deployed.contract_refresh_s
-    size = local.environment.device_router
-    assert (LOCAL["max_concurrency"], LOCAL["batch_size"]) == (size.max_concurrency, size.batch_size)

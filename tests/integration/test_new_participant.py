@@ -71,6 +71,6 @@ def test_a_webhook_without_a_url_is_reported_before_anything_is_bundled(checkout
     assert started.returncode == 1
     assert started.stderr.strip() == (
         "webhook_urls of dev has no URL for hook, whose inbox is a webhook in the contract; "
-        "correct it in stacks/config.py"
+        "correct it in stacks/environments.toml"
     )
     assert not (checkout / CACHE.relative_to(ROOT)).exists()

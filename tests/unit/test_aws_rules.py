@@ -1,6 +1,6 @@
 """The simulator refuses what AWS refuses, and what the plane declares for itself keeps AWS's rules."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
@@ -15,7 +15,7 @@ from eventplane.topics import basic_ingest_topic, device_topic
 from eventplane_aws import rules
 from eventplane_aws.rules import RULES, Rule
 from eventplane_client.reader import LONG_POLL_S, PREFETCH
-from eventplane_client.settings import RANGES
+from eventplane_client.settings import ClientSettings
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
 from lab.histories.cloud import PLANE, CloudModel
 from lab.histories.engine import Engine
@@ -172,6 +172,7 @@ def test_a_new_account_runs_few_functions(cloud: CloudModel) -> None:
 THING = "x" * MAX_SENDER_CHARACTERS
 FRAME = IngestFrame(bytes(MAX_PAYLOAD_BYTES), device_topic(THING, "outbox"), THING, "a" * 64, 0)
 DEFAULTS = CloudSettings(host="iot")
+CLIENT = {each.name: each.metadata["accepts"] for each in fields(ClientSettings)}
 
 
 @pytest.mark.parametrize(
@@ -187,8 +188,8 @@ DEFAULTS = CloudSettings(host="iot")
         (rules.SQS_DELAY, MAX_DELAY_S),
         (rules.SQS_RECEIVE, PREFETCH),
         (rules.SQS_WAIT, LONG_POLL_S),
-        (rules.SQS_VISIBILITY, RANGES["gap_timeout_s"].high),
-        (rules.SQS_IN_FLIGHT, RANGES["most_held"].high),
+        (rules.SQS_VISIBILITY, CLIENT["gap_timeout_s"].high),
+        (rules.SQS_IN_FLIGHT, CLIENT["most_held"].high),
         (rules.DYNAMODB_ITEM, MAX_WAITING_BYTES),
         (rules.DYNAMODB_SORT_KEY, 3 * (MAX_KEY_PART + 1)),
         (rules.LAMBDA_PAYLOAD, MAX_BODY_BYTES),

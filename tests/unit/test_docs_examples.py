@@ -30,8 +30,6 @@ TEXTS = {name: with_tables(page.read_text(), name) for name, page in NAMES.items
 
 FRAGMENTS = {
     "parts/subscriptions_api/reference.md": "it needs a deployed plane",
-    "parts/tracing/how-to.md": "an excerpt of stacks/config.py",
-    "parts/webhooks/how-to.md": "an excerpt of stacks/config.py",
 }
 """Pages whose Python cannot run here, and why. It has to compile, and its imports have to resolve."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from eventplane_aws.prices import dollars
 from lab.benchmarks.results import FOLDER, Figure
+from stacks.config import ENVIRONMENTS
 
 _DOCUMENT: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text())
 _PUBLISHED: Final = Path(__file__).parents[3] / "docs" / "figures.json"
@@ -22,8 +23,8 @@ GATHERED: Final[int] = _DOCUMENT["device"]["gathered"]
 REPORTS_PER_S: Final[float] = _DOCUMENT["device"]["reports_per_s"]
 PRESENCE_USD: Final[float] = _DOCUMENT["device"]["presence_usd"]
 """A month of one device's presence."""
-PRODUCTION: Final[dict[str, int]] = _DOCUMENT["production"]
-LOCAL: Final[dict[str, int]] = _DOCUMENT["local"]
+PROD: Final = ENVIRONMENTS["prod"]
+LOCAL: Final = ENVIRONMENTS["local"].device_router
 QUOTAS: Final[dict[str, dict[str, Any]]] = _DOCUMENT["quota"]
 
 REGION: Final = "us-east-1"
@@ -171,7 +172,7 @@ def fleet(measured: Measured, devices: int) -> FleetModel:
 
 
 def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) -> ArchiveModel:
-    window, most = PRODUCTION["archive_window_s"], PRODUCTION["archive_batch_size"]
+    window, most = PROD.archive_writer.batch_window_s, PROD.archive_writer.batch_size
     # A writer of tap or ledger writes an object when it has waited, or has as many messages as it may.
     objects = 2 * DAY_S * max(1 / window, publishes_per_s / most)
     millions = events_per_s * DAY_S / 1e6
@@ -182,8 +183,8 @@ def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) ->
     dpu = _AUDITS_A_DAY * day * months, 24 * compacted * months
     return ArchiveModel(
         objects=objects,
-        compaction_s=compacted / PRODUCTION["compaction_dpu"],
-        audit_s=day / PRODUCTION["audit_dpu"],
+        compaction_s=compacted / PROD.compaction.workers,
+        audit_s=day / PROD.audit.workers,
         usd=dollars({"glue_dpu_h": dpu[0], "glue_flex_dpu_h": dpu[1]}) + measured["idle_prod_jobs"],
     )
 
@@ -211,7 +212,7 @@ def recovery(measured: Measured, hours: float, memory_mib: int) -> RecoveryModel
     connected_s = FLEETS[-1] / connects
     waiting = hours * 3600 * DEVICE_EVENTS_PER_S
     publishes = -(-waiting // BATCH_EVENTS)
-    rate = PRODUCTION["max_concurrency"] * measured[f"router_{memory_mib}_events"]
+    rate = PROD.device_router.max_concurrency * measured[f"router_{memory_mib}_events"]
     return RecoveryModel(waiting, publishes, connected_s, max(connected_s, FLEETS[-1] * waiting / rate))
 
 
@@ -226,7 +227,7 @@ def needs(measured: Measured) -> dict[str, float]:
         "mapping_concurrency": whole.routers.busy,
         "sqs_in_flight": whole.routers.busy * whole.routers.fill,
         "s3_puts_per_s": whole.archive.objects / DAY_S,
-        "dynamodb_reads_per_s": PRODUCTION["max_concurrency"] / PRODUCTION["contract_refresh_s"],
+        "dynamodb_reads_per_s": PROD.device_router.max_concurrency / PROD.contract_refresh_s,
     }
 
 
@@ -278,8 +279,8 @@ def figures(measured: Measured) -> list[Figure]:
 def _under_load(measured: Measured) -> float:
     """How much longer telemetry waits than it would alone, in the local cloud, seconds."""
     local = RouterModel(
-        servers=LOCAL["max_concurrency"],
-        batch=LOCAL["batch_size"],
+        servers=LOCAL.max_concurrency,
+        batch=LOCAL.batch_size,
         invocation_s=measured["router_time_invocation"] / 1e3,
         event_s=measured["router_time_event"] / 1e3,
     )
@@ -291,11 +292,11 @@ def _under_load(measured: Measured) -> float:
 
 def _router(measured: Measured) -> RouterModel:
     """A router of production at its share of a core."""
-    memory = PRODUCTION["memory_mib"]
+    memory = PROD.device_router.memory_mib
     return RouterModel(
-        servers=PRODUCTION["max_concurrency"],
-        batch=PRODUCTION["batch_size"],
-        window_s=PRODUCTION["batch_window_s"],
+        servers=PROD.device_router.max_concurrency,
+        batch=PROD.device_router.batch_size,
+        window_s=PROD.device_router.batch_window_s,
         invocation_s=measured[f"router_{memory}_invocation"] / 1e3,
         event_s=1 / measured[f"router_{memory}_events"],
     )

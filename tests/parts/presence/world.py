@@ -11,7 +11,7 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
-from eventplane.presence import INDEXES, PRESENCE, Heartbeat, Line, PresenceItem, Sighting
+from eventplane.presence import INDEXES, PRESENCE, Heartbeat, Line, PresenceItem, PresenceLimits, Sighting
 from eventplane.records import Records
 from eventplane.traffic import Quota, Traffic
 from eventplane_aws.tables import DynamoDbTables
@@ -23,7 +23,7 @@ from parts.presence.judge import PresenceJudge
 from parts.presence.outage import FleetWatch
 from parts.presence.reconciler import Sweeper
 from parts.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
-from parts.presence.settings import PresenceJudgeSettings, PresenceLimits
+from parts.presence.settings import PresenceJudgeSettings
 from parts.presence.table import PresenceTable
 from parts.presence.timer_queue import TimerQueue
 from parts.presence.timers import TimerReader

@@ -157,7 +157,7 @@ def test_no_export_begins_without_time(receiver: Receiver) -> None:
     export = SpanExport(urlsplit(receiver.url), system.threads, system.monotonic)
     export.send(spans_of(1), lambda: export.reserve_ms - 1)
     assert receiver.requests == 0
-    # The urgent one has 12 s in all (stacks/config.py).
+    # The urgent one has 12 s in all (stacks/environments.toml).
     urgent = SpanExport(urlsplit(receiver.url), system.threads, system.monotonic, QUICK)
     urgent.send(spans_of(1), lambda: 10_000)
     assert len(receiver.spans) == 1

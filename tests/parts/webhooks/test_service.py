@@ -390,7 +390,7 @@ def test_each_malformed_item_of_a_packed_message_is_a_dead_letter(hook: Hook) ->
 @pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
-        ("EVENTPLANE_CONCURRENCY", "0", "is 0, not 1 or more"),
+        ("EVENTPLANE_CONCURRENCY", "0", "is malformed .concurrency is 0; give processes"),
         ("EVENTPLANE_SOURCE", "family-app.inbox", "names family-app.inbox, which is no webhook"),
     ],
 )

@@ -1,9 +1,7 @@
 """What the package adds and loads: transports of other packages, no library too early, and its page."""
 
-import re
 import subprocess
 import sys
-from inspect import getdoc
 from pathlib import Path
 from typing import get_args
 
@@ -148,9 +146,3 @@ def test_the_api_page_describes_every_error_and_notice() -> None:
         assert f"::: {each.__module__}" in API_PAGE
         # A dataclass without a docstring gets its signature as one.
         assert not (each.__doc__ or f"{each.__name__}(").startswith(f"{each.__name__}("), each
-
-
-def test_the_api_page_describes_every_setting() -> None:
-    assert "::: eventplane_client" in API_PAGE.splitlines()
-    described = set(re.findall(r"^    (\w+): ", getdoc(ClientSettings) or "", re.MULTILINE))
-    assert described == set(ClientSettings.__dataclass_fields__)

@@ -6,8 +6,8 @@ import pytest
 
 from edge.errors import DeviceSettingsError, SettingProblem
 from edge.settings import OPTIONAL, TABLES, ProvisioningSettings, Settings, load_settings
+from eventplane.fields import Range
 from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
-from eventplane.values import Range
 from eventplane_mqtt import Login
 
 COMPLETE: dict[str, Any] = {

@@ -47,7 +47,7 @@ outers = st.builds(
     queues=st.dictionaries(texts, st.text(st.characters(exclude_characters="*"))),
     urls=st.lists(st.text(), min_size=1).map(tuple),
     ports=st.lists(numbers, min_size=1).map(tuple),
-    quota=st.none() | st.builds(Quota, positive, positive, positive, positive),
+    quota=st.none() | st.builds(Quota, st.integers(1, 86_400), positive, positive, positive),
     inner=st.none() | st.builds(Inner, texts, st.floats(0, 1)),
     table=st.none() | texts,
 )

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.traffic import MAX_SENDERS, Frame, Quota, Traffic, TrafficQuotaError, loudest
+from eventplane.settings import WrongValueError
+from eventplane.traffic import MAX_SENDERS, Frame, Quota, Traffic, loudest
 
 QUOTA = Quota(window_s=100, frames=1_000, events=10_000, bytes=1_000_000)
 START = 100_000_000
@@ -46,5 +47,5 @@ def test_of_many_loud_devices_the_loudest_are_reported() -> None:
 
 
 def test_a_quota_without_room_is_refused() -> None:
-    with pytest.raises(TrafficQuotaError, match="frames is 0"):
+    with pytest.raises(WrongValueError, match="frames is 0"):
         replace(QUOTA, frames=0)

@@ -64,7 +64,7 @@ def test_a_package_adds_a_sender(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_a_router_whose_destination_has_no_sender_does_not_start(cloud: Cloud) -> None:
-    with pytest.raises(NoSenderError, match=r"for 'pigeon'; known are: .*https.*stacks/config.py") as wrong:
+    with pytest.raises(NoSenderError, match=r"for 'pigeon'; known are: .*https.*environments.toml") as wrong:
         Senders.of(["https://queue", "pigeon://loft"], {"https": SqsSender(cloud.sqs)})
     assert wrong.value.scheme == "pigeon"
     assert "https" in wrong.value.known

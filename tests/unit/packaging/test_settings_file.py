@@ -11,8 +11,11 @@ import pytest
 
 from edge.errors import DeviceSettingsError
 from edge.settings import TABLES, Settings, load_settings
+from eventplane_client import ClientSettings
 from lab.tools.device_image import PACKAGING, ROOT
 from lab.tools.settings_file import PACKAGED
+from stacks.config import read
+from stacks.settings import EnvironmentSettingError
 
 FILE = PACKAGING / "forwarder.toml"
 PRODUCT = {
@@ -56,7 +59,14 @@ def test_it_has_every_setting_and_each_default(tmp_path: Path) -> None:
     assert load_settings(completed(tmp_path, lines=r"claim_\w+"), {}) == expected
 
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads((PACKAGING / "forwarder.schema.json").read_text()))
+def schema(file: Path) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(file.read_text()))
+
+
+SCHEMA = schema(PACKAGING / "forwarder.schema.json")
+ENVIRONMENTS_FILE = ROOT / "stacks" / "environments.toml"
+ENVIRONMENTS = schema(ENVIRONMENTS_FILE.with_suffix(".schema.json"))
+CLIENT = schema(ROOT / "docs" / "reference" / "client.schema.json")
 
 
 def test_the_complete_file_fits_its_schema(tmp_path: Path) -> None:
@@ -88,6 +98,56 @@ def test_an_editor_marks_what_the_forwarder_refuses(tmp_path: Path, line: str) -
         load_settings(file, {})
     named = [each for each in caught.value.problems if "missing" not in each.problem]
     assert len(named) == 1
+
+
+def test_the_environments_fit_their_schema() -> None:
+    assert list(ENVIRONMENTS.iter_errors(tomllib.loads(ENVIRONMENTS_FILE.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("devicez = 1", "dev.devicez is unknown; remove it, or did you mean dev.devices?"),
+        ("devices = 0", "dev.devices is 0; give devices from 1 to"),
+        ("devices = true", "dev.devices is True"),
+        ('keeps_data = "perhaps"', "dev.keeps_data is 'perhaps'; give true or false"),
+        ('log_retention = "a while"', "dev.log_retention is 'a while'; give one of one_day"),
+        ("router = { memory_mib = 64 }", "dev.router.memory_mib is 64; give MiB from 128"),
+        ("router = { memory = 512 }", "dev.router.memory is unknown"),
+        ("router = 1", "dev.router is 1, and no FunctionSize"),
+        ("sink_ports = ['x']", "dev.sink_ports[0] is 'x'"),
+        ("webhook_urls = { a = 1 }", "dev.webhook_urls.a is 1"),
+        ("presence = { quota = { frames = 0 } }", "dev.presence.quota.frames is 0"),
+        (
+            'protocols = [{ package = "x", url = "nats://me:s@n" }]',
+            "dev.protocols[0].url is what has",
+        ),
+    ],
+)
+def test_an_editor_marks_what_synthesis_refuses(line: str, named: str) -> None:
+    text = ENVIRONMENTS_FILE.read_text()
+    base, dev = text[: text.index("[local]")], text[text.index("[dev]\n") : text.index("[prod]")]
+    dev = re.sub(rf"(?m)^{line.split()[0]} = .*\n", "", dev)
+    text = base + dev.replace("[dev]\n", f"[dev]\n{line}\n")
+    assert list(ENVIRONMENTS.iter_errors({"dev": tomllib.loads(line)})) != []
+    with pytest.raises(EnvironmentSettingError, match=re.escape(named)) as caught:
+        read(text)
+    assert str(caught.value).endswith("; correct it in stacks/environments.toml")
+
+
+def test_an_environment_lacks_nothing() -> None:
+    with pytest.raises(EnvironmentSettingError, match="keeps_data is missing; set it"):
+        read("[dev]")
+    with pytest.raises(EnvironmentSettingError, match="the file is not TOML"):
+        read("[dev")
+
+
+def test_the_settings_of_a_client_have_a_schema() -> None:
+    good = {"transport": "memory:x", "participant": "desk", "mode": "exactly_once", "window": 5}
+    assert list(CLIENT.iter_errors(good)) == []
+    assert ClientSettings(**good).window == 5  # type: ignore[arg-type]
+    for name, value in {"mode": "twice", "window": 0, "trace_share": 2, "modee": "exactly_once"}.items():
+        assert list(CLIENT.iter_errors({**good, name: value})) != []
 
 
 def test_a_device_starts_only_when_somebody_has_completed_it() -> None:
