@@ -142,8 +142,15 @@ def _known(history: History) -> Iterator[Statement]:
             copies[event.source, event.id] += 1
             arrived[event.source, event.id] = {**event.attributes, "senderdevice": frame.client_id}
     yield "arrived", str(len(arrived))
-    # What a device without a disk sends has no number.
-    unattested = sum(EPOCH not in each for each in arrived.values())
+    # What a device without a disk sends has no number, and no manifest states it, also where it comes again.
+    unattested = len(
+        {
+            (each.source, each.id)
+            for _, events in history.frames
+            for each in events
+            if EPOCH not in each.attributes
+        }
+    )
     yield "unattested", str(unattested)
     yield from ((str(Kind.DUPLICATE), *key) for key, count in copies.items() if count > 1)
     were_put = put(history)

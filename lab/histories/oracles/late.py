@@ -53,11 +53,13 @@ def judged(history: History) -> Iterator[OracleFinding]:
             limit_s += PLANE.router.visibility_s + 2 * GIVEN_UP_S
         if reader in replayed:
             limit_s += PLANE.replay.visibility_s  # as long as an order of a replay that died is hidden
+        if any((each.what, each.who) == ("reader-kill", reader) for each in history.story.decisions):
+            limit_s += PLANE.inbox_visibility_s  # as long as what a function began is its own
         if history.story.is_ordered and reader == ORDERED_INBOX:
             limit_s += GAP_TIMEOUT_S + PLANE.inbox_visibility_s
         if times[0] > since_s + limit_s:
             kind = f"late{' alarm' if is_urgent else ''} at {reader}"
-            yield OracleFinding(kind, f"{key}: {times[0] - since_s:.0f} s")
+            yield OracleFinding(kind, f"{key}: {times[0] - since_s:.0f} s, at most {limit_s:.0f}")
     yield from _late_at_home(history)
 
 
