@@ -52,7 +52,6 @@ endif
 # The package of an area and the folders of its unit tests, where they are not called like it.
 package_client := eventplane_client
 unit_eventplane := eventplane test_core_is_pure.py
-unit_lab := lab chaos demo up
 unit_parts := ../parts
 unit_stacks := stacks packaging
 PACKAGE := $(if $(AREA),$(or $(package_$(AREA)),$(AREA)))

@@ -8,7 +8,7 @@ from lab.audit_page.page import write_page
 from lab.demo import report as demo_report
 from tests.audit_report import device, finding, hour, report
 from tests.plane import shipped_contract
-from tests.unit.demo.test_summary import audit, summary_of, verdict
+from tests.unit.lab.test_demo import audit, summary_of, verdict
 
 
 def write_pages(folder: Path) -> dict[str, Path]:

@@ -18,7 +18,7 @@ TESTS = (
     "tests/unit/contract/test_catalogue.py",
     "tests/unit/contract/test_contract.py",
     "tests/unit/contract/test_schema_files.py",
-    "tests/unit/demo/test_oracle.py",
+    "tests/unit/lab/test_demo.py",
     "tests/unit/lambdas/test_dispatch.py",
     "tests/parts/replay/test_command.py",
     "tests/parts/discovery_api",

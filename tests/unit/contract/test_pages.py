@@ -13,7 +13,7 @@ from lab.audit_page.page import write_page
 from lab.demo import report as demo_report
 from tests.audit_report import finding, hour, report
 from tests.pages import write_pages
-from tests.unit.demo.test_summary import audit, summary_of, verdict
+from tests.unit.lab.test_demo import audit, summary_of, verdict
 
 TEXT = 4.5
 GRAPHICS = 3.0

@@ -42,7 +42,7 @@ EVENTPLANE_OPTIONAL_UNITS = "eventplane-provisioning.timer eventplane-provisioni
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "--system --home-dir /var/lib/eventplane --no-create-home --shell /sbin/nologin --user-group eventplane"
 
-# tests/unit/packaging/test_recipe.py compares these with what the program imports.
+# tests/unit/packaging/test_image.py compares these with what the program imports.
 RDEPENDS:${PN} = " \
     mosquitto \
     python3-core \

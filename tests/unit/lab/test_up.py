@@ -1,23 +1,30 @@
-"""One plane at a time; it ends on request, and nothing of a killed one stays."""
+"""`make up`: one plane at a time, what the control room sends and reads, and a home's spool."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lab.cloud import CloudEndpoint
 from lab.control_room.offers import offers
+from lab.control_room.tally import Tally
 from lab.deploy import ROOT
+from lab.home import Home
 from lab.process import RunningError
 from lab.up.__main__ import main
 from lab.up.folder import MARK, NotUpError, PlaneFolder, Running, end_leftovers, stop
+from lab.up.plane import LocalPlane, NoParticipantError, _Readers
 from lab.up.run import commands_for
 from tests.eventually import eventually
+from tests.fake_plane import CONTRACT
 from tests.unit.contract.small import small
 
 HOLD = """
@@ -114,3 +121,37 @@ def test_a_command_is_shown_only_where_it_works(folder: PlaneFolder) -> None:
     assert f"publish an event of {ring.type} at the home's broker" in commands_for(
         folder, running, contract, [ring]
     )
+
+
+def test_a_reader_goes_on_after_an_error() -> None:
+    """A deployment interrupts the emulated cloud, and the button shows that the inbox is read."""
+    calls: list[None] = []
+    has_gone_on = threading.Event()
+
+    def client() -> Any:
+        calls.append(None)
+        if len(calls) > 1:
+            has_gone_on.set()
+        raise ConnectionError
+
+    with _Readers({"alarm-centre": "http://127.0.0.1:1/inbox"}, client, Tally(CONTRACT)):
+        assert has_gone_on.wait(10)
+
+
+def test_what_has_no_outbox_sends_nothing() -> None:
+    """The plane's own services, for one."""
+    plane: Any = object.__new__(LocalPlane)
+    plane._plane = SimpleNamespace(contract=CONTRACT, outputs={"CarersOutboxUrl": "http://127.0.0.1:1/q"})
+    with pytest.raises(NoParticipantError, match=r"choose one of: .*carers") as refused:
+        plane.send("downlink", {"type": "a", "source": "/b"})
+    assert "device," not in str(refused.value)
+
+
+def test_a_spool_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    nothing: Any = None
+    spool = tmp_path / "spool.db"
+    home = Home("home-1", nothing, nothing, nothing, spool, tmp_path / "c.json", None, None)
+    assert (home.backlog, home.unreported) == (0, 0)
+    spool.write_bytes(b"no database at all" * 1_000)
+    assert home.backlog > 0
+    assert home.unreported > 0
