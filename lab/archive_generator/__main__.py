@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from time import perf_counter
 
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 
 

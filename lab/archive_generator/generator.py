@@ -28,10 +28,8 @@ from lab.archive_generator.faults import (
     lost_on_the_way_up,
 )
 from lab.archive_generator.flows import Routing, SentFlow, flows
-from lab.archive_generator.holes import QUIET, make_holes
-from lab.archive_generator.lines import Lines, SentLine, event_of
-from lab.archive_generator.malformed import WAYS, malformed, refused_item
-from lab.archive_generator.objects import MadeObjects
+from lab.archive_generator.malformed import QUIET, WAYS, make_holes, malformed, refused_item
+from lab.archive_generator.objects import Lines, MadeObjects, SentLine, event_of
 from lab.archive_generator.records import Case, Passage, right_case
 from lab.archive_generator.truth import COVERAGE, QUARANTINED, TRUTH, Truth, TruthTable
 

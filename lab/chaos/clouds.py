@@ -18,7 +18,7 @@ from eventplane.topics import urgent_rule
 from eventplane_aws.rules import SQS_VISIBILITY
 from lab.certificates import Authority
 from lab.chaos.alarms import Observer, Watched, read_alarms
-from lab.chaos.arrivals import Arrivals
+from lab.chaos.consumer import Arrivals
 from lab.chaos.fault_proxy import FaultProxy, Outage, ProxyTarget
 from lab.chaos.faults import ChaosFault, at_once, freeze, kill
 from lab.chaos.schedule import SERVICES

@@ -20,8 +20,8 @@ from lab.audits import run_audits
 from lab.background import Background
 from lab.benchmarks.processes import rss_mib
 from lab.chaos.alarms import Watched
-from lab.chaos.arrivals import Arrivals
 from lab.chaos.clouds import ChaosCloud
+from lab.chaos.consumer import Arrivals
 from lab.chaos.counters import Times, given_up, not_stored, sent_again
 from lab.chaos.faults import InjectedFault, Injector, changed, faults_of, restart_storm
 from lab.chaos.load import CarerMessages, LoadSender, TimedLog

@@ -27,9 +27,16 @@ from eventplane.envelope import Sender
 from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
 from lab.consumers import Consumers, ReceivedEvent
-from lab.demo.deletion import audit_twice
-from lab.demo.faults import Faults, RepairedFault
-from lab.demo.lost_connection import Notice, cut_off, judging, missing, notified_services
+from lab.demo.faults import (
+    Faults,
+    Notice,
+    RepairedFault,
+    audit_twice,
+    cut_off,
+    judging,
+    missing,
+    notified_services,
+)
 from lab.demo.report import alarms, print_table, write_page
 from lab.demo.senders import send_as_carers, send_without_forwarder
 from lab.demo.summary import ALARM_CENTRE, summarise, unproven

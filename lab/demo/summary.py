@@ -44,7 +44,7 @@ def summarise(
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to one home each), `dead_lettered` of the malformed ones arrived,
     `audit` is the Spark job's report, `deletion` what it says of a copy with one object deleted
-    (`lab.demo.deletion`), where that was tried; `gave_up_waiting_for` names the waits that ended because
+    (`lab.demo.faults`), where that was tried; `gave_up_waiting_for` names the waits that ended because
     nothing moved any more: it explains what is missing; `otherwise_wrong` is what only this kind of run
     counts. What `rang` in homes and was `taken` by the alarm centre is by the archive's evidence. A run has
     `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count, both agree, the

@@ -45,10 +45,10 @@ from parts.webhooks.endpoint_state import ENDPOINT
 from stacks.config import environment
 from stacks.settings import ROTATION_SIZE
 from tests.dynamodb import create_desired_table, create_table
+from tests.fakes.aws import FakeSecrets
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.dynamodb import FakeDynamoDb
 from tests.fakes.s3 import FakeS3
-from tests.fakes.secrets import FakeSecrets
 from tests.fakes.sqs import FakeQueue
 
 BUCKET: Final = "archive"

@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.envelope import Envelope, write_event
 from lab.audits import run_audits
-from lab.demo.deletion import write_as_its_writer
+from lab.demo.faults import write_as_its_writer
 from lab.process import Supervisor
 from tests.adversary.conftest import Attempt
 from tests.adversary.world import ALARM, HELP, THIEF, VICTIM, VOICE, World, new_id

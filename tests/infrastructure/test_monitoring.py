@@ -34,7 +34,7 @@ DEAD_ENDS = ("ingest-errors", "presence-dlq", "connections-dlq", "downlink-work-
 
 
 def plane_alarms(templates: Templates) -> list[Resource]:
-    """Those that notify people; others roll back a deployment (tests/infrastructure/test_rollout.py)."""
+    """Those that notify people; others roll back a deployment (tests/infrastructure/test_changes.py)."""
     found = templates.of(ALARM, stack="monitoring")
     return [each for each in found if not each.name.endswith("-rollout")]
 

@@ -9,7 +9,7 @@ from eventplane.function_settings import RouterSettings
 from parts.probe.settings import CanarySettings
 from tests.infrastructure.conftest import DOMAIN, KEY, NATS, URLS
 from tests.infrastructure.templates import QUEUE, Templates, granted, statements
-from tests.infrastructure.test_archive import buckets
+from tests.infrastructure.test_queues import buckets
 
 SECRET = "AWS::SecretsManager::Secret"
 

@@ -1,19 +1,26 @@
-"""AWS's rules for templates: what breaks one is refused before anything is deployed."""
+"""Rules for templates: those of AWS, and those of security reviewers."""
 
 import json
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
+import cdk_nag
 import pytest
 
 from eventplane_aws import rules
 from eventplane_aws.rules import Rule
 from lab.benchmarks.plane_size import refusal, with_services
-from stacks import preflight
+from stacks import application, preflight
+from stacks.config import environment
 from stacks.rules import SIZES, RegionError, Template, TemplateRuleError, check, templates
-from tests.infrastructure.templates import Templates
+from tests.infrastructure.conftest import KEY
+from tests.infrastructure.templates import NO_BUNDLING, Templates
+from tests.plane import shipped_contract
 
 POLICY = {"Version": "2012-10-17", "Statement": []}
 
@@ -146,3 +153,29 @@ def test_a_large_plane_is_within_all_rules() -> None:
 def test_too_large_a_plane_is_refused_by_rule() -> None:
     error = refusal("prod", with_services(86, ask=False, routes=1_000))
     assert (error.stack, error.rule) == ("eventplane-prod-messaging", rules.OUTPUTS)
+
+
+ROOT = Path(__file__).parents[2]
+REVIEW = tomllib.loads((ROOT / "stacks/security_review.toml").read_text())
+PACKS = (cdk_nag.NIST80053R5Checks, cdk_nag.HIPAASecurityChecks, cdk_nag.ServerlessChecks)
+
+
+def test_each_finding_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = cdk.App(context=NO_BUNDLING, outdir=str(tmp_path))
+    with_key = replace(environment("prod").with_placeholders(), customer_key=KEY, records_reads=True)
+    application.build(app, with_key, shipped_contract())
+    cdk.Validations.of(app).add_plugins(*(pack(app) for pack in PACKS))
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    found = {each["ruleName"] for pack in report["pluginReports"] for each in pack["violations"]}
+    excepted = {f"{pack}-{each['rule']}" for each in REVIEW["exception"] for pack in each["packs"]}
+    assert found == excepted
+
+
+def test_what_controls_name_is_there() -> None:
+    for control in REVIEW["control"]:
+        for place in control["where"].replace(";", ",").split(","):
+            path = place.strip()
+            folders = ("", "stacks/constructs")
+            assert any((ROOT / folder / path).exists() for folder in folders), f"{control['name']}: {path}"

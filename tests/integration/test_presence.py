@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import CONNECTED, NOTICE, QUIET, RECOVERED
 from eventplane.topics import basic_ingest_topic
 from lab.cloud import CloudEndpoint
-from lab.demo.lost_connection import judging
+from lab.demo.faults import judging
 from lab.plane import Plane
 from lab.things import Thing
 from tests.eventually import eventually

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventplane.archive_layout import TAP_FOLDER
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from tests.browser import Page
 

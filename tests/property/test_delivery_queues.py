@@ -17,7 +17,7 @@ from eventplane.contract import Priority
 from eventplane.reasons import Outcome
 from tests.examples import examples
 from tests.scratch import SCRATCH
-from tests.unit.edge.spools import arrival
+from tests.unit.edge.builders import arrival
 
 DESTINATIONS = ("device.outbox", "call.inbox")
 RANKS = [each.rank for each in Priority]

@@ -23,7 +23,7 @@ from eventplane.envelope import parse_event
 from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
 from tests.scratch import SCRATCH
-from tests.unit.edge.downlinks import command, state
+from tests.unit.edge.builders import command, state
 from tests.unit.edge.fakes import Device
 
 pytestmark = pytest.mark.source("K4", "K2")

@@ -1,4 +1,4 @@
-"""Power cuts under the spool: a few hundred here, ten thousand in `make crash-test`."""
+"""Power cuts under the spool and the client's state: a few hundred here, more in `make crash-test`."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,12 @@ import pytest
 from edge.spool.files import log_of, note_of
 from edge.spool.store import Spool
 from edge.system import SYSTEM
+from eventplane_client.notices import Notice, StateHealed, StateLost
+from eventplane_client.ports import Verdict
+from eventplane_client.sqlite_filter import SqliteFilter
 from lab.benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
 from lab.benchmarks.power.disk import KEPT, Call, Print, Sync, TracedDisk, Write, record
-from lab.benchmarks.power.programs import recovered
-from lab.benchmarks.power.workload import NAME, state
+from lab.benchmarks.power.workload import NAME, key, recovered, state
 from tests.examples import examples, sampled
 
 COMMITS = 60
@@ -137,3 +139,47 @@ def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[C
         for kept in KEPT:
             with Spool(left(disk, scratch / f"{place}-{kept}", random, kept), SYSTEM) as spool:
                 assert state(spool) == json.loads(said.line)["state"]
+
+
+STEPS = 40
+CLIENT_CUTS = 300
+
+
+@pytest.fixture(scope="module")
+def client_run(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Call]:
+    directory = tmp_path_factory.mktemp("power") / "device"
+    return record(directory, "claim", str(directory / NAME), "7", str(STEPS))
+
+
+def findings(calls: Sequence[Call], cuts: int) -> list[str]:
+    wrong = []
+    for place, kept, path in leftovers(calls, cuts, 1):
+        told = [json.loads(each.line) for each in calls[:place] if isinstance(each, Print)]
+        notices: list[Notice] = []
+        filter = SqliteFilter(path, on_notice=notices.append)
+        claimed = [each["claimed"] for each in told]
+        done = {number for each in told for number in each["done"]}
+        verdicts = dict(zip(claimed, filter.claim([key(each) for each in claimed]), strict=True))
+        filter.close()
+        allowed = {True: (Verdict.DONE,), False: (Verdict.DOUBT, Verdict.DONE)}
+        wrong += [
+            f"call {place}, {kept} kept: {number} is {verdict}"
+            for number, verdict in verdicts.items()
+            if verdict not in allowed[number in done]
+        ]
+        # Only of the first commit, which is made in one file after the other, a copy may be missing.
+        wrong += [str(each) for each in notices if told and isinstance(each, StateLost | StateHealed)]
+    return wrong
+
+
+@pytest.mark.source("F6", "F-W2")
+def test_no_cut_forgets_what_was_handed_out_or_calls_for_healing(
+    client_run: Sequence[Call],
+) -> None:
+    assert sum(isinstance(each, Print) for each in client_run) == STEPS
+    assert findings(client_run, CLIENT_CUTS) == []
+
+
+def test_a_disk_that_never_syncs_loses_claims(client_run: Sequence[Call]) -> None:
+    careless = [each for each in client_run if not isinstance(each, Sync)]
+    assert len(findings(careless, 50)) > 10

@@ -17,7 +17,7 @@ from eventplane.device_reports import event_digest
 from eventplane.reasons import Outcome
 from tests.examples import examples
 from tests.scratch import SCRATCH
-from tests.unit.edge.spools import device_state, key, waiting
+from tests.unit.edge.builders import device_state, key, waiting
 
 pytestmark = pytest.mark.source("C-W3")
 

@@ -16,8 +16,8 @@ from edge.spool import store
 from edge.spool.files import CommitNote
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
+from lab.benchmarks.power.cuts import DiskSnapshot, read_files, snapshots
 from lab.benchmarks.power.damage import DAMAGES, damage_at_random, kind_of, serve_damaged
-from lab.benchmarks.power.snapshots import DiskSnapshot, read_files, snapshots
 from lab.benchmarks.power.workload import NAME
 from tests.examples import examples
 from tests.scratch import SCRATCH

@@ -13,7 +13,7 @@ from glue_jobs.delivery_audit.main import main, read_arguments, request_of
 from glue_jobs.delivery_audit.small import file_small
 from glue_jobs.erasure.main import main as erase
 from glue_jobs.erasure.portions import Portion
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from tests.spark.both_ways import differences
 from tests.spark.damage.archive import DAY

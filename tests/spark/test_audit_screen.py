@@ -22,7 +22,7 @@ from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.screen import RARE, Screened
 from glue_jobs.delivery_audit.small import audit_small
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from tests.spark.both_ways import result
 from tests.spark.damage.archive import DAY

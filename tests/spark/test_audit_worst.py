@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from glue_jobs.delivery_audit.main import main
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import generate
 from lab.benchmarks.audit.worst import DAYS, LESS, counted
 

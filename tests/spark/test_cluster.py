@@ -16,7 +16,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from glue_jobs.delivery_audit import main as job
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from stacks.bundling import copy_packages
 

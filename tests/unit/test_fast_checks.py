@@ -72,4 +72,4 @@ def test_the_areas_cover_every_package_and_its_unit_tests() -> None:
     assert packages == set(re.findall(r'"(\w+)"', typed[1]))
     tested = set(re.findall(r"tests/unit/(\w+)", planned))
     folders = {each.parent.name for each in (ROOT / "tests" / "unit").glob("*/test_*.py")}
-    assert folders - tested == {"benchmarks"}
+    assert folders <= tested

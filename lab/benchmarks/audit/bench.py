@@ -22,7 +22,7 @@ from typing import Final
 
 from glue_jobs.delivery_audit.audit import SPARK
 from glue_jobs.delivery_audit.main import AUTO
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from lab.audits import read_report
 from lab.benchmarks.audit.accesses import watched

@@ -27,9 +27,8 @@ from eventplane.reasons import Outcome
 from eventplane.sending import stamp_sender
 from glue_jobs.delivery_audit.device import MAX_FINDINGS
 from glue_jobs.delivery_audit.findings import Kind
-from lab.archive_generator.contracts import audited_contracts
 from lab.archive_generator.device import HOUR_MS
-from lab.archive_generator.flows import Routing
+from lab.archive_generator.flows import Routing, audited_contracts
 from lab.archive_generator.generator import START_MS, Scale, generate
 from lab.archive_generator.objects import MadeObjects
 from lab.archive_generator.records import Passage, right_case

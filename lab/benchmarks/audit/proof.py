@@ -17,9 +17,9 @@ from typing import Any
 from glue_jobs.common.parquet import open_session
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
-from lab.archive_generator.holes import tamper
+from lab.archive_generator.malformed import tamper
 from lab.archive_generator.truth import PLANTED, TRUTH, read_truth
 from lab.benchmarks.audit.comparison import Row, Score, compare, coverage, each_device_once, quarantined
 from lab.benchmarks.results import Figure, none

@@ -17,14 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from lab.audits import read_report
 from lab.benchmarks.audit.bench import AIM_MEMORY_MIB, audit_command, environment
 from lab.benchmarks.processes import measured
 from lab.benchmarks.results import Figure, none
 from lab.benchmarks.runner import Benchmark
-from lab.demo.deletion import write_as_its_writer
+from lab.demo.faults import write_as_its_writer
 
 EVENTS: Final = 5_000_000
 LESS: Final = 5

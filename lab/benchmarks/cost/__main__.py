@@ -18,9 +18,18 @@ from glue_jobs.delivery_audit.main import main as audit
 from lab.benchmarks.audit.accesses import Accesses, watched
 from lab.benchmarks.cloud.plane import BenchDevice, Deployed, deployed_plane
 from lab.benchmarks.cost.deployment import MONTH_S, PricedPlane
-from lab.benchmarks.cost.meter import Meter
-from lab.benchmarks.cost.months import Key, Reads, StorageUsage, idle, jobs, requests, storage
-from lab.benchmarks.cost.regimes import Regime, regimes
+from lab.benchmarks.cost.metered import Meter
+from lab.benchmarks.cost.months import (
+    Key,
+    Reads,
+    Regime,
+    StorageUsage,
+    idle,
+    jobs,
+    regimes,
+    requests,
+    storage,
+)
 from lab.benchmarks.cost.site import Observed, Site
 from lab.benchmarks.results import Figure
 from lab.benchmarks.runner import Benchmark

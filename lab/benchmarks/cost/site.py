@@ -16,10 +16,10 @@ from eventplane.archive_layout import compacted_folders
 from eventplane_aws.prices import Units, scaled
 from lab.benchmarks.cloud.plane import PREFIX, BenchDevice, Invocations, Readers
 from lab.benchmarks.cost.deployment import EventSource, PricedPlane
-from lab.benchmarks.cost.meter import Meter
 from lab.benchmarks.cost.metered import (
     RECEIVED,
     Mark,
+    Meter,
     MeteredBatch,
     MeteredPlane,
     compute,
@@ -29,8 +29,7 @@ from lab.benchmarks.cost.metered import (
     series,
     way_in,
 )
-from lab.benchmarks.cost.months import Key, StorageUsage, WrittenBytes, traces
-from lab.benchmarks.cost.regimes import Regime
+from lab.benchmarks.cost.months import Key, Regime, StorageUsage, WrittenBytes, traces
 from lab.plane import Plane
 
 INGEST: Final = ("ingest", "tap")

@@ -23,8 +23,7 @@ from edge.spool.files import RESERVE_BYTES, reserve_of
 from edge.spool.salvage import SHIFT
 from edge.spool.store import Spool
 from eventplane.device_reports import KEY_BYTES
-from lab.benchmarks.power.cuts import in_memory
-from lab.benchmarks.power.snapshots import BLOCK_BYTES, STILL, DiskSnapshot, SnapshotEvent, snapshots
+from lab.benchmarks.power.cuts import BLOCK_BYTES, STILL, DiskSnapshot, SnapshotEvent, in_memory, snapshots
 from lab.benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, NAME, RANKS, state
 
 A_SPOOL = 50

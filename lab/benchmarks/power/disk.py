@@ -84,14 +84,14 @@ Call = Create | Rename | Unlink | Write | Truncate | Sync | Print
 def record(
     directory: Path, program: str, *arguments: str, files: Mapping[str, int] | None = None
 ) -> list[Call]:
-    """Run a program of `lab.benchmarks.power.programs`; return what it did in `directory`, and what it said.
+    """Run a program of `lab.benchmarks.power.workload`; return what it did in `directory`, and what it said.
 
     `files` are those that are in it, by path, with their numbers in an earlier recording.
     """
     directory.mkdir(exist_ok=True)
     trace = directory.with_name(directory.name + ".trace")
     options = ("-xx", "-s", str(_LONGEST_WRITE), "-e", f"trace={_CALLS}", "-o", str(trace))
-    command = [sys.executable, "-m", "lab.benchmarks.power.programs", program, *arguments]
+    command = [sys.executable, "-m", "lab.benchmarks.power.workload", program, *arguments]
     subprocess.run(["strace", *options, *command], check=True, stdout=subprocess.DEVNULL)
     with trace.open(encoding="ascii") as lines:
         calls = list(_Reader(directory, files or {}).read(lines))

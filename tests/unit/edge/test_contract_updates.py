@@ -27,7 +27,7 @@ from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
 from tests.small_contract import with_changes
-from tests.unit.edge.downlinks import command, state
+from tests.unit.edge.builders import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 
 KEY = contract_key("small")

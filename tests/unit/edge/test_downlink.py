@@ -13,7 +13,7 @@ from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.small_contract import with_changes
-from tests.unit.edge.downlinks import KEY, command, state
+from tests.unit.edge.builders import KEY, command, state
 from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -12,9 +12,8 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.mailbox import Connected, LinkName
-from tests.unit.edge.downlinks import state
+from tests.unit.edge.builders import noise, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, damage, event, ordered
-from tests.unit.edge.spools import noise
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 

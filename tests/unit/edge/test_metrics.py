@@ -15,8 +15,8 @@ from eventplane.contract import Priority
 from eventplane_mqtt import reasons
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
 from lab.tools.dashboards import ROWS, device_dashboard, rows
+from tests.unit.edge.builders import backlog
 from tests.unit.edge.fakes import ALARM, Device, MakeDevice, event
-from tests.unit.edge.statuses import waiting
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 QUOTA = reasons.name(0x97)
@@ -172,8 +172,8 @@ def test_labels_are_escaped(device: Device) -> None:
 
 def test_the_heartbeat_is_flat_and_small(reader: StatusReader, device: Device) -> None:
     status = reader.status(device.time.seconds)
-    backlog = (waiting(2.54), waiting(1.0, destination="call.inbox"), waiting(9.0, Priority.NORMAL))
-    beat: dict[str, Any] = heartbeat(Reading(status._replace(backlog=backlog), (), device.forwarder))
+    waits = (backlog(2.54), backlog(1.0, destination="call.inbox"), backlog(9.0, Priority.NORMAL))
+    beat: dict[str, Any] = heartbeat(Reading(status._replace(backlog=waits), (), device.forwarder))
     assert beat == {
         "contract": device.contract.version,
         "image": device.contract.version,

@@ -13,10 +13,9 @@ from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import LinkName
+from tests.unit.edge.builders import command, noise
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
-from tests.unit.edge.downlinks import command
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
-from tests.unit.edge.spools import noise
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 CAPACITY = 1024 * 1024

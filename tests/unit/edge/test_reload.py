@@ -12,7 +12,7 @@ from eventplane.envelope import parse_event
 from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.downlinks import state
+from tests.unit.edge.builders import state
 from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, damage, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -16,7 +16,7 @@ from edge.system import SYSTEM, Uptime, system_uptime
 from eventplane.device_reports import KEY_BYTES, SHA256_EVENT, event_digest
 from eventplane.reasons import Outcome
 from tests.golden_digests import DIGESTS
-from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, device_state, fill, key, waiting
+from tests.unit.edge.builders import CLOUD, HOME, arrival, cloud, device_state, fill, key, waiting
 
 KEPT_KEYS = 1_024
 

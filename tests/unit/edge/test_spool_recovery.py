@@ -22,7 +22,7 @@ from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.reasons import Outcome
 from tests.examples import sampled
-from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, device_state, fill, waiting
+from tests.unit.edge.builders import CLOUD, HOME, arrival, beside, cloud, device_state, fill, waiting
 
 
 @pytest.fixture

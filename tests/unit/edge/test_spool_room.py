@@ -12,6 +12,7 @@ from edge.spool import BEFORE_EVERYTHING
 from edge.spool.files import KEPT_FREE_BYTES, RESERVE_BYTES
 from edge.spool.store import Spool
 from edge.system import SYSTEM
+from tests.unit.edge.builders import CLOUD, arrival, beside, cloud, fill, noise, waiting
 from tests.unit.edge.disks import (
     DISK_BYTES,
     KIB,
@@ -21,7 +22,6 @@ from tests.unit.edge.disks import (
     limited_files,
     read_only_disk_at,
 )
-from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, noise, waiting
 
 LARGE = noise(20 * KIB)
 

@@ -28,10 +28,9 @@ from eventplane.guarantee import lifetime_ms
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.values import timestamp
 from eventplane_mqtt.mailbox import LinkName
+from tests.unit.edge.builders import noise, state
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
-from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, damage, event
-from tests.unit.edge.spools import noise
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 FULL = "spool_full"

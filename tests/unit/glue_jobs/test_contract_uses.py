@@ -16,7 +16,7 @@ from glue_jobs.delivery_audit.contracts import (
     stale_uses,
 )
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
-from lab.archive_generator.contracts import audited_contracts
+from lab.archive_generator.flows import audited_contracts
 
 CONTRACT, LATER = audited_contracts()
 

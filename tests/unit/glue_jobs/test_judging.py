@@ -25,7 +25,7 @@ from glue_jobs.delivery_audit.judging import (
 )
 from glue_jobs.delivery_audit.rows import MAX_ROWS, STRUCTS, event_groups
 from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
-from lab.archive_generator.contracts import MOTION, audited_contracts
+from lab.archive_generator.flows import MOTION, audited_contracts
 from tests.spark.small_archive import HOUR_MS, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import groups_of, history_of
 

@@ -16,9 +16,9 @@ from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.envelope import write_event
 from eventplane.ledger import TapRecord, to_line
 from lab.chaos.alarms import AGE, Alarm, Metrics, Term, Watched
-from lab.chaos.arrivals import Arrivals, ArrivalWriter
 from lab.chaos.boots import PLAIN, SENDER, THINGS, BootAlarm, BootLog, judge
 from lab.chaos.boots import figures as boot_figures
+from lab.chaos.consumer import Arrivals, ArrivalWriter
 from lab.chaos.counters import (
     Recovery,
     delays,

@@ -17,8 +17,7 @@ from eventplane.names import NOTICE
 from glue_jobs.delivery_audit.home import HOME
 from lab.audits import taken
 from lab.consumers import UNREADABLE, Consumers, ReceivedEvent
-from lab.demo.deletion import Forgotten
-from lab.demo.lost_connection import LOCAL, PHASES, missing, notices
+from lab.demo.faults import LOCAL, PHASES, Forgotten, missing, notices
 from lab.demo.report import headline
 from lab.demo.summary import FOUND, IRREGULAR, summarise, unproven
 from lab.input import open_input, read_bound

@@ -1,16 +1,19 @@
-"""What the tap archives of frames, and of malformed ones."""
+"""The tap, and messages that 0.3.0 left in queues."""
 
 import base64
 import json
 from collections.abc import Callable
 from os import urandom
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edge.uplink import PROBE
 from eventplane.batch import pack
+from eventplane.envelope import parse_event
 from eventplane.ingest import parse_frame
+from eventplane.sqs_binding import split
 from eventplane.traffic import Quota, Traffic, read_traffic
 from lambdas.archive import tap as module
 from lambdas.archive.tap import RESERVE_MS, TELLING_MS, TapWriter, TrafficReport
@@ -152,3 +155,32 @@ def test_an_unreachable_monitor_delays_no_frame(cloud: Cloud, flood: Flood) -> N
     left = iter([60_000] * 20)
     assert flood.write(remaining_ms=lambda: next(left, TELLING_MS - 1)) == 0
     assert flood.told() == []
+
+
+SENT: dict[str, Any] = json.loads(Path(__file__).with_name("messages-0.3.0.json").read_text())
+HOMES = {"home-1", "home-2"}
+FRAMES = [message(f"m{number}", body) for number, body in enumerate(SENT["ingest"])]
+
+
+def test_the_router_decides_about_each_event_as_it_did(cloud: Cloud) -> None:
+    assert cloud.route(*FRAMES) == frozenset()
+    found = cloud.ledger_rows("client_id", "source", "id", "destination", "outcome", "reason")
+    assert sorted(map(str, found)) == sorted(str(tuple(each)) for each in SENT["decisions"])
+
+
+def test_the_archive_takes_what_was_on_its_way_to_it(cloud: Cloud) -> None:
+    for body in SENT["ledger"]:
+        cloud.sqs.send_message(QueueUrl=cloud.ledger, MessageBody=body)
+    assert {each["client_id"] for each in cloud.decisions()} & HOMES
+    writer = TapWriter(archive=Archiver(cloud.s3, BUCKET, urandom), clock=cloud.clock)
+    assert writer.process(FRAMES, invocation()) == frozenset()
+    tapped = {(each["client_id"], json.loads(each["event"])["id"]) for each in cloud.lines("tap/")}
+    assert tapped >= {(device, id) for device, _, id, *_ in SENT["decisions"]}
+
+
+@pytest.mark.parametrize("inbox", SENT["inboxes"])
+def test_a_reader_finds_the_events_in_a_message_of_its_inbox(inbox: str) -> None:
+    for body in SENT["inboxes"][inbox]:
+        events = [parse_event(text) for text in split(body)]
+        assert events
+        assert {each.attributes["senderdevice"] for each in events} <= HOMES

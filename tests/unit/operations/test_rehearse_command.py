@@ -19,7 +19,7 @@ from eventplane.reasons import REPLAY, Outcome
 from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.expect import attributes_of, expected_routes
-from lab.archive_generator.contracts import MOTION, audited_contracts
+from lab.archive_generator.flows import MOTION, audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from operations.archive import Days, FolderArchive, json_object
 from tests.small_contract import small_document, with_changes

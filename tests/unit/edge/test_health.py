@@ -1,12 +1,32 @@
+"""The device's health: its status, and the server that answers with it."""
+
+import contextlib
 import json
+import socket
+from collections.abc import Iterator
 
 import pytest
 
-from edge.health_status import Backlog, DeviceStatus, Progress, Watchdog, judge, overall, summary, to_json
+from edge import health_server as module
+from edge.daemon import _endpoint
+from edge.health_server import MAX_HEAD_BYTES, HealthResponse, HealthServer, pages
+from edge.health_status import (
+    Backlog,
+    DeviceStatus,
+    Health,
+    HealthFinding,
+    Progress,
+    Watchdog,
+    judge,
+    overall,
+    summary,
+    to_json,
+)
+from edge.housekeeping import Snapshot, Snapshots
 from edge.settings import HealthSettings
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.statuses import WELL, waiting, with_link
+from tests.unit.edge.builders import WELL, backlog, with_link
 
 LIMITS = HealthSettings(urgent_age_s=60.0, normal_age_s=900.0)
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
@@ -32,22 +52,22 @@ def certified(days: float | None) -> DeviceStatus:
     return WELL._replace(certificate_left_s=None if days is None else days * 86_400.0)
 
 
-OLD, OLD_NORMAL = waiting(1e6), waiting(1e6, Priority.NORMAL)
-AT_HOME = waiting(60.0, destination="call.inbox", link=LOCAL)
-NO_ROUTE = waiting(0.0, destination="gone.inbox", link=None)
+OLD, OLD_NORMAL = backlog(1e6), backlog(1e6, Priority.NORMAL)
+AT_HOME = backlog(60.0, destination="call.inbox", link=LOCAL)
+NO_ROUTE = backlog(0.0, destination="gone.inbox", link=None)
 NO_DISK = WELL._replace(disk_failure="read-only", pressure=1.0)
 PROFILE = with_link(WELL, LOCAL, complaint="mosquitto.conf:3: 'many' is no port")
 SECOND_DOWN = with_link(WELL, URGENT, False, 60.0)
 
 STATUSES = {
-    "it moves": (late(waiting(59.9), waiting(899.9, Priority.NORMAL)), "ok"),
+    "it moves": (late(backlog(59.9), backlog(899.9, Priority.NORMAL)), "ok"),
     "no network": (
         with_link(late(OLD, OLD_NORMAL), CLOUD, False, 1e6),
         "degraded: cloud_down",
     ),
-    "an urgent event is late": (late(waiting(60.0)), "failing: late"),
-    "a normal event is late": (late(waiting(900.0, Priority.NORMAL)), "failing: late"),
-    "a low event may be late": (late(waiting(1e6, Priority.LOW)), "ok"),
+    "an urgent event is late": (late(backlog(60.0)), "failing: late"),
+    "a normal event is late": (late(backlog(900.0, Priority.NORMAL)), "failing: late"),
+    "a low event may be late": (late(backlog(1e6, Priority.LOW)), "ok"),
     "a service does not confirm": (late(AT_HOME), "failing: late"),
     "nor without the cloud": (with_link(late(AT_HOME), CLOUD, False, 5.0), "failing: late cloud_down"),
     "no route takes it": (late(NO_ROUTE), "degraded: no_route"),
@@ -115,7 +135,7 @@ def test_the_health_document_has_problem_and_remedy() -> None:
 
 
 def test_the_summary_is_one_line() -> None:
-    status = with_link(late(waiting(1.0)), CLOUD, False, 5.0)
+    status = with_link(late(backlog(1.0)), CLOUD, False, 5.0)
     assert summary(status, judge(status, LIMITS)) == (
         "degraded: local up, urgent up, cloud down; 3 deliveries pending; "
         "no connection to the cloud for 5 s; events are kept"
@@ -189,3 +209,132 @@ def test_what_begins_to_wait_after_a_long_quiet_gets_the_whole_patience() -> Non
     assert line.complaint(1, 5, 1, after=1_000.0) is None
     assert line.complaint(1, 5, 1, after=89.0) is None
     assert line.complaint(1, 5, 1, after=1.0) is not None
+
+
+GOOD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:9100\r\n\r\n"
+
+
+def fail() -> HealthResponse:
+    raise ValueError("a bug")
+
+
+@pytest.fixture
+def server() -> Iterator[HealthServer]:
+    it = HealthServer("127.0.0.9", 0, {"/healthz": lambda: HealthResponse(200, "well\n"), "/bug": fail})
+    yield it
+    it.close()
+
+
+def connect(server: HealthServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.9", server.port), timeout=30)
+
+
+def ask(server: HealthServer, request: bytes) -> bytes:
+    """All that comes back until the server hangs up."""
+    with connect(server) as line:
+        line.sendall(request)
+        answer = b""
+        while more := line.recv(4096):
+            answer += more
+        return answer
+
+
+@pytest.mark.source("P15")
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /healthz?verbose HTTP/1.0\r\n\r\n", 200),
+        (b"GET /healthz HTTP/1.1\n\n", 200),
+        (b"GET /healthz HTTP/1.1\r\nhost: LocalHost\r\n\r\n", 200),
+        (b"GET /healthz HTTP/1.1\r\nHost: evil.example:9100\r\n\r\n", 403),
+        (b"GET /healthz HTTP/1.1\nhost:evil.example\n\n", 403),
+        (GOOD.replace(b"Host", b"Origin: https://evil.example\r\nHost"), 403),
+        (GOOD.replace(b"Host", b"origin: null\r\nHost"), 403),
+        (b"GET / HTTP/1.1\r\n\r\n", 404),
+        (b"GET /healthz/ HTTP/1.1\r\n\r\n", 404),
+        (b"HEAD /healthz HTTP/1.1\r\n\r\n", 405),
+        (b"POST /healthz HTTP/1.1\r\nContent-Length: 9\r\n\r\n", 405),
+        (b"get /healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://x/healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET /healthz HTTP/2.0\r\n\r\n", 400),
+        (b"GET /healthz\r\n\r\n", 400),
+        (b"GET /a b HTTP/1.1\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
+        (b"x" * (MAX_HEAD_BYTES + 1), 400),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 3 * MAX_HEAD_BYTES, 400),
+    ],
+)
+def test_each_request_gets_its_status(server: HealthServer, request_: bytes, status: int) -> None:
+    answer = ask(server, request_)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert (b"\r\nAllow: GET\r\n" in answer) is (status == 405)
+    assert answer.endswith(b"\r\n\r\nwell\n") is (status == 200)
+    assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_a_client_that_hangs_up_early_harms_nobody(server: HealthServer) -> None:
+    with connect(server) as line:
+        line.sendall(b"GET /hea")
+    with connect(server) as line:
+        line.sendall(GOOD)
+    assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer", "clients"),
+    [(b"GET /healthz HTTP/1.1\r\n", b"", 1), (GOOD, b"H", 1), (b"", b"", module._QUEUED)],
+    ids=["slow", "never hangs up", "silent"],
+)
+def test_clients_that_linger_do_not_keep_the_next_one_waiting(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes, clients: int
+) -> None:
+    monkeypatch.setattr(module, "CONNECTION_S", 0.02)
+    with contextlib.ExitStack() as others:
+        for _ in range(clients):
+            other = others.enter_context(connect(server))
+            other.sendall(sent)
+        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+        assert other.recv(1) == answer
+
+
+def test_a_failing_page_ends_nothing_else(server: HealthServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert ask(server, b"GET /bug HTTP/1.1\r\n\r\n") == b""
+    assert "a page failed" in caplog.text
+    assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+
+
+def test_a_taken_port_costs_the_endpoint(server: HealthServer, caplog: pytest.LogCaptureFixture) -> None:
+    with _endpoint(HealthSettings(host="127.0.0.9", port=server.port), Snapshots(lambda: None)) as endpoint:
+        assert endpoint is None
+    assert "set health.port to a free port" in caplog.text
+
+
+def test_it_listens_at_an_ipv6_address_too_and_nobody_does_after_the_end() -> None:
+    with contextlib.closing(HealthServer("::1", 0, {})) as server:
+        socket.create_connection(("::1", server.port), timeout=30).close()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("::1", server.port), timeout=30)
+
+
+@pytest.mark.source("P15")
+@pytest.mark.parametrize(("health", "status"), [(Health.DEGRADED, 200), (Health.FAILING, 503)])
+def test_both_pages_are_made_by_the_loop(health: Health, status: int) -> None:
+    findings = (HealthFinding("late", health, "it waits", "look"),)
+    snapshots = Snapshots(lambda: snapshots.answer(lambda: Snapshot(WELL, findings, ())))
+    by_path = pages(snapshots)
+    answer = by_path["/healthz"]()
+    assert answer.status == status
+    document = json.loads(answer.body)
+    assert (document["thing"], document["uptime_s"], document["pending"]) == ("home-1", 100, 0)
+    assert [each["name"] for each in document["problems"]] == ["late"]
+    assert by_path["/metrics"]().status == 200
+
+
+def test_both_pages_report_a_loop_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
+    answers = [page() for page in pages(Snapshots(lambda: None)).values()]
+    assert [each.status for each in answers] == [503, 503]
+    assert "loop_stalled" in answers[0].body
+    assert "did not turn" in answers[1].body

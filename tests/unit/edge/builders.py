@@ -1,14 +1,70 @@
-"""Arrivals for tests of the spool."""
+"""Builders of what tests of the forwarder start from: spools, downlink messages, statuses."""
 
 from base64 import b85encode
 from collections.abc import Iterable, Mapping
 from glob import escape
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from edge.health_status import Backlog, DeviceStatus, LinkState
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, StoredEvent
 from edge.spool.store import Spool
+from eventplane.contract import Downlink, Priority
 from eventplane.downlink.device import StateVersion
+from eventplane.downlink.wire import stamped
+from eventplane.envelope import write_event
+from eventplane_mqtt.mailbox import LinkName
+from tests.unit.edge.fakes import READING
+
+KEY = "setting/climate/threshold"
+
+
+def state(
+    version: int,
+    key: str = KEY,
+    *,
+    deleted: bool = False,
+    data: Any = None,
+    type: str = READING,
+    id: str = "",
+    fence: int = 1,
+    reset: int = 0,
+    **attributes: Any,
+) -> str:
+    """Version `version` of a state; its subject leads it to the display."""
+    attributes = {**_names(id or f"v{version}", type), **attributes}
+    return stamped(
+        write_event(attributes, data).json,
+        kind=Downlink.STATE,
+        key=key,
+        uid="",
+        version=version,
+        is_deleted=deleted,
+        order=0,
+        fence=fence,
+        reset=reset,
+    )
+
+
+def command(order: int, key: str = "command/app/ring", *, type: str = READING, **attributes: Any) -> str:
+    """The command number `order` of a key."""
+    attributes = {**_names(f"c{order}", type), **attributes}
+    return stamped(
+        write_event(attributes).json,
+        kind=Downlink.COMMAND,
+        key=key,
+        uid="",
+        version=1,
+        is_deleted=False,
+        order=order,
+        fence=1,
+    )
+
+
+def _names(id: str, type: str) -> dict[str, Any]:
+    return {"id": id, "source": "/app", "type": type, "subject": "show", "senderservice": "app"}
+
 
 CLOUD, HOME = "device.outbox", "call.inbox"
 
@@ -87,3 +143,27 @@ def _text(sequence: int, size: int) -> str:
     # In base 85 no character needs an escape in JSON.
     head = f'{{"n":{sequence},"noise":"'
     return f'{head}{noise(max(0, size - len(head) - 2), sequence)}"}}'
+
+
+WELL = DeviceStatus(
+    thing="home-1",
+    contract_version="c0ffee",
+    uptime_s=100.0,
+    pressure=0.1,
+    links={each: LinkState(each, True, 1_000.0, 1) for each in LinkName},
+)
+
+
+def with_link(
+    status: DeviceStatus, name: LinkName, up: bool = True, for_s: float = 1_000.0, **more: Any
+) -> DeviceStatus:
+    return status._replace(links={**status.links, name: LinkState(name, up, for_s, 1, **more)})
+
+
+def backlog(
+    oldest_s: float,
+    priority: Priority = Priority.URGENT,
+    destination: str = "device.outbox",
+    link: LinkName | None = LinkName.CLOUD,
+) -> Backlog:
+    return Backlog(destination, priority, link, 3, oldest_s)

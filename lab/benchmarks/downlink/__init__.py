@@ -1,1 +1,0 @@
-"""Measure the way down to devices: updates a second, latency, coalescing, the reconciler."""

@@ -1,1 +1,0 @@
-"""Measures the forwarder beside Mosquitto's own bridge, on one machine in one run."""
