@@ -16,7 +16,6 @@ from eventplane.account import Fate
 from eventplane.attributes import Attributes, AttributeValue
 from eventplane.cesql import CesqlCastError, tree, write
 from eventplane.cesql.expression import Evaluation, evaluate
-from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import Type, cast
 from eventplane.cesql.tree import Node
 from eventplane.contract import (
@@ -150,12 +149,10 @@ def explain_filter(filter: Filter, attributes: Attributes) -> Clause:
         held = {filter.attribute: attributes.get(filter.attribute)}
         return Clause(text, filter.matches(attributes), held)
     result = filter.evaluate(attributes)
-    return _sql_condition(f"sql {text}", filter.tree, result, attributes, filter.functions)
+    return _sql_condition(f"sql {text}", filter.tree, result, attributes)
 
 
-def _sql_condition(
-    text: str, node: Node, result: Evaluation, attributes: Attributes, functions: Functions
-) -> Clause:
+def _sql_condition(text: str, node: Node, result: Evaluation, attributes: Attributes) -> Clause:
     joined = _joined(node)
     names = () if joined else sorted(tree.names(node))
     return Clause(
@@ -164,19 +161,19 @@ def _sql_condition(
         {name: attributes.get(name) for name in names},
         result.value,
         tuple(f"{each.kind}: {each}" for each in result.errors),
-        tuple(_joined_condition(each, attributes, functions) for each in joined),
+        tuple(_joined_condition(each, attributes) for each in joined),
     )
 
 
-def _joined_condition(node: Node, attributes: Attributes, functions: Functions) -> Clause:
-    result = evaluate(node, attributes, functions)
+def _joined_condition(node: Node, attributes: Attributes) -> Clause:
+    result = evaluate(node, attributes)
     if not result.errors:
         # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
         try:
             result = Evaluation(cast(result.value, Type.BOOLEAN))
         except CesqlCastError as error:
             result = Evaluation(result.value, (error,))
-    return _sql_condition(write(node), node, result, attributes, functions)
+    return _sql_condition(write(node), node, result, attributes)
 
 
 def _joined(node: Node) -> list[Node]:

@@ -16,7 +16,7 @@ from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribut
 from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlCastError, caret
 from eventplane.cesql.expression import Expression, evaluate
-from eventplane.cesql.functions import Functions, signature
+from eventplane.cesql.functions import signature
 from eventplane.cesql.operations import Type, Wildcard, cast, parts
 from eventplane.cesql.parser import write
 from eventplane.cesql.tree import Node
@@ -40,8 +40,8 @@ def lint(expression: Expression) -> list[LintWarning]:
     """Return warnings about `expression` as a filter, in the order of the text."""
     found = [
         *_misread(expression.tree),
-        *_unknown_calls(expression.tree, expression.functions),
-        *_impossible_casts(expression.tree, expression.functions),
+        *_unknown_calls(expression.tree),
+        *_impossible_casts(expression.tree),
         *_constant(expression),
     ]
     return [_warning(expression, each) for each in sorted(found, key=lambda each: each[0])]
@@ -49,7 +49,7 @@ def lint(expression: Expression) -> list[LintWarning]:
 
 def missing_functions(expression: Expression) -> list[LintWarning]:
     """Return the calls of unknown functions: a contract refuses them, as they could only err."""
-    return [_warning(expression, each) for each in _unknown_calls(expression.tree, expression.functions)]
+    return [_warning(expression, each) for each in _unknown_calls(expression.tree)]
 
 
 def mixed_logic(expression: Expression) -> list[LintWarning]:
@@ -133,9 +133,9 @@ def _by_rank(operands: list[Node], operators: list[tree.LogicOperator]) -> Node:
     return operands[0]
 
 
-def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
+def _unknown_calls(root: Node) -> Iterator[_Finding]:
     for node in tree.walk(root):
-        if isinstance(node, tree.Call) and functions.resolve(node.name, len(node.arguments)) is None:
+        if isinstance(node, tree.Call) and node.function is None:
             yield (
                 node.position,
                 f"there is no function {node.name} of {len(node.arguments)} argument(s)",
@@ -143,10 +143,10 @@ def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
             )
 
 
-def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
+def _impossible_casts(root: Node) -> Iterator[_Finding]:
     """Yield literals that make every event err."""
     for node in tree.walk(root):
-        for literal in bad_operands(node, functions):
+        for literal in bad_operands(node):
             yield (
                 literal.position,
                 f"{write(literal)} cannot be cast to what is needed here, so this always errs",
@@ -156,10 +156,10 @@ def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
 
 def _constant(expression: Expression) -> Iterator[_Finding]:
     """Yield filters, and parts of one, that have one outcome for all events."""
-    root, functions = expression.tree, expression.functions
+    root = expression.tree
     start = _start(root)
-    kind = result_type(root, functions)
-    reachable = outcomes(root, {}, functions)
+    kind = result_type(root)
+    reachable = outcomes(root, {})
     if kind not in (Type.BOOLEAN, Type.ANY):
         yield (
             start,
@@ -171,20 +171,20 @@ def _constant(expression: Expression) -> Iterator[_Finding]:
     elif reachable == {"true"}:
         yield start, "every event passes this filter", "narrow it, or leave the condition out"
     else:
-        yield from _constant_parts(root, functions)
+        yield from _constant_parts(root)
 
 
-def _constant_parts(root: Node, functions: Functions) -> Iterator[_Finding]:
+def _constant_parts(root: Node) -> Iterator[_Finding]:
     for node in tree.walk(root):
         if not isinstance(node, tree.Logic):
             continue
         for operand in (node.left, node.right):
-            reachable = outcomes(operand, {}, functions)
+            reachable = outcomes(operand, {})
             if reachable in ({"true"}, {"false"}):
                 yield _start(operand), f"this part is always {next(iter(reachable))}", "remove it"
 
 
-def result_type(node: Node, functions: Functions) -> Type:
+def result_type(node: Node) -> Type:
     """Return the type of the value of `node`; ANY for an attribute."""
     match node:
         case tree.Literal():
@@ -194,7 +194,7 @@ def result_type(node: Node, functions: Functions) -> Type:
         case tree.Exists() | tree.Logic():
             return Type.BOOLEAN
         case _:
-            return signature(node, functions).result
+            return signature(node).result
 
 
 def _start(node: Node) -> int:
@@ -208,40 +208,36 @@ _ALL: frozenset[Outcome] = frozenset({"true", "false", "error"})
 _NEGATION: dict[Outcome, Outcome] = {"true": "false", "false": "true", "error": "error"}
 
 
-def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[Outcome]:
+def outcomes(node: Node, known: Attributes) -> frozenset[Outcome]:
     """Return every outcome of `node` as a condition that an event with the `known` attributes could have.
 
     There may be one too many, never one too few: parts that share an unknown attribute count as independent.
     """
     if tree.names(node) <= known.keys():
-        return frozenset({_exactly(node, known, functions)})
+        return frozenset({_exactly(node, known)})
     match node:
         case tree.Not():
-            return frozenset(_NEGATION[each] for each in outcomes(node.operand, known, functions))
+            return frozenset(_NEGATION[each] for each in outcomes(node.operand, known))
         case tree.Logic():
-            sides = outcomes(node.left, known, functions), outcomes(node.right, known, functions)
+            sides = outcomes(node.left, known), outcomes(node.right, known)
             return frozenset(_joined(node.operator, left, right) for left, right in product(*sides))
         case tree.Exists():
             return frozenset({"true"} if node.name in REQUIRED else {"true", "false"})
         case _:
-            return frozenset({"error"}) if _must_err(node, known, functions) else _ALL
+            return frozenset({"error"}) if _must_err(node, known) else _ALL
 
 
-def bad_operands(node: Node, functions: Functions) -> list[tree.Literal]:
+def bad_operands(node: Node) -> list[tree.Literal]:
     """Return the literals under `node` that cannot be cast to what it needs."""
     if isinstance(node, tree.Not) and isinstance(node.operand, tree.Literal):
         # A cast could read an Integer and the operator still refuses it, see docs/reference/cesql.md.
         refused = node.operand.type is Type.INTEGER or _stuck(node.operand, Type.BOOLEAN)
         return [node.operand] if refused else []
-    return [
-        each
-        for each, target in _needs(node, functions)
-        if isinstance(each, tree.Literal) and _stuck(each, target)
-    ]
+    return [each for each, target in _needs(node) if isinstance(each, tree.Literal) and _stuck(each, target)]
 
 
-def _exactly(node: Node, known: Attributes, functions: Functions) -> Outcome:
-    result = evaluate(node, known, functions)
+def _exactly(node: Node, known: Attributes) -> Outcome:
+    result = evaluate(node, known)
     try:
         holds = cast(result.value, Type.BOOLEAN)
     except CesqlCastError:
@@ -259,19 +255,19 @@ def _joined(operator: tree.LogicOperator, left: Outcome, right: Outcome) -> Outc
     return "false" if left == right else "true"
 
 
-def _must_err(node: Node, known: Attributes, functions: Functions) -> bool:
+def _must_err(node: Node, known: Attributes) -> bool:
     if tree.names(node) <= known.keys():
-        return bool(evaluate(node, known, functions).errors)
+        return bool(evaluate(node, known).errors)
     if isinstance(node, tree.Not | tree.Logic):
-        return outcomes(node, known, functions) == {"error"}
-    if isinstance(node, tree.Call) and functions.resolve(node.name, len(node.arguments)) is None:
+        return outcomes(node, known) == {"error"}
+    if isinstance(node, tree.Call) and node.function is None:
         return True
-    if bad_operands(node, functions):
+    if bad_operands(node):
         return True
-    return any(_must_err(each, known, functions) for each in tree.children(node))
+    return any(_must_err(each, known) for each in tree.children(node))
 
 
-def _needs(node: Node, functions: Functions) -> Sequence[tuple[Node, Type]]:
+def _needs(node: Node) -> Sequence[tuple[Node, Type]]:
     """Return operands with the type that each is cast to; ANY where an attribute decides it."""
     match node:
         case tree.Comparison(operator="=" | "!=", right=tree.Literal() as right):
@@ -283,7 +279,7 @@ def _needs(node: Node, functions: Functions) -> Sequence[tuple[Node, Type]]:
         case tree.Literal() | tree.Attribute() | tree.Exists():
             return []
         case _:
-            return signature(node, functions).operands
+            return signature(node).operands
 
 
 def _stuck(literal: tree.Literal, target: Type) -> bool:

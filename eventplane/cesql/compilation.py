@@ -18,7 +18,7 @@ from typing import Any
 from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribute_text
 from eventplane.cesql import operations, tree
 from eventplane.cesql.errors import CesqlError, CesqlGenericError
-from eventplane.cesql.functions import Functions, signature
+from eventplane.cesql.functions import signature
 from eventplane.cesql.operations import Type, Wildcard, matcher, read, to_boolean, to_integer
 from eventplane.cesql.tree import Node
 
@@ -37,9 +37,9 @@ _COMPARE: dict[str, ast.cmpop] = {
 }
 
 
-def compile_filter(node: Node, functions: Functions) -> Callable[[Attributes], bool]:
+def compile_filter(node: Node) -> Callable[[Attributes], bool]:
     """Return a function of an event's attributes that returns whether it passes, and raises nothing."""
-    translation = _Translation(functions)
+    translation = _Translation()
     body = ast.Try(
         body=[ast.Return(translation.root(node))],
         handlers=[
@@ -55,8 +55,7 @@ def compile_filter(node: Node, functions: Functions) -> Callable[[Attributes], b
 
 
 class _Translation:
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
+    def __init__(self) -> None:
         self._bound: dict[str, Any] = {}
         self._variables = 0
 
@@ -92,7 +91,7 @@ class _Translation:
             case tree.Attribute():
                 return _attribute(node.name), Type.ANY
             case tree.Negate() | tree.Arithmetic() | tree.Call():
-                found = signature(node, self._functions)
+                found = signature(node)
                 operands = [self._as(each, target) for each, target in found.operands]
                 return self._call(found.run, *operands), found.result
             case _:

@@ -32,17 +32,16 @@ class Evaluation:
         return self.value is True and not self.errors
 
 
-def evaluate(node: Node, attributes: Attributes, functions: Functions) -> Evaluation:
+def evaluate(node: Node, attributes: Attributes) -> Evaluation:
     """Return the value of `node` and its errors. Raises nothing."""
-    walk = _Walk(attributes, functions)
+    walk = _Walk(attributes)
     value = walk.value(node)
     return Evaluation(value, tuple(walk.errors))
 
 
 class _Walk:
-    def __init__(self, attributes: Attributes, functions: Functions) -> None:
+    def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes
-        self._functions = functions
         self.errors: list[CesqlError] = []
 
     def value(self, node: Node) -> AttributeValue:
@@ -66,7 +65,7 @@ class _Walk:
 
     def _operation(self, node: Node) -> AttributeValue:
         """Evaluate and cast every operand, then run; the zero value of the result if an operand erred."""
-        found = signature(node, self._functions)
+        found = signature(node)
         before = len(self.errors)
         operands = []
         for each, target in found.operands:
@@ -126,7 +125,7 @@ class Expression:
 
     def evaluate(self, attributes: Attributes) -> Evaluation:
         """Return the value for an event and every error. Raises nothing."""
-        return evaluate(self.tree, attributes, self.functions)
+        return evaluate(self.tree, attributes)
 
     @property
     def names(self) -> frozenset[str]:
@@ -137,7 +136,7 @@ class Expression:
         # A router may have taken `matches` before, and calls this for each event.
         compiled = self._compiled
         if compiled is None:
-            compiled = self.matches = self._compiled = compile_filter(self.tree, self.functions)
+            compiled = self.matches = self._compiled = compile_filter(self.tree)
         return compiled(attributes)
 
     def __eq__(self, other: object) -> bool:
@@ -165,4 +164,4 @@ def parse(text: str, functions: Functions = BUILTINS) -> Expression:
 
     A call of a function that is not in `functions` is not a parse error: `lint` and evaluation report it.
     """
-    return Expression(text, parse_tree(text), functions)
+    return Expression(text, parse_tree(text, functions), functions)

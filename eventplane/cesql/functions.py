@@ -152,11 +152,11 @@ class Signature(NamedTuple):
     run: Callable[..., AttributeValue]
 
 
-def signature(node: Node, functions: Functions) -> Signature:
+def signature(node: Node) -> Signature:
     """Return the operation of `node`, an operator that evaluates all its operands, or a call."""
     match node:
         case tree.Call():
-            return _call(node, functions)
+            return _call(node)
         case tree.Like():
             return Signature(Type.BOOLEAN, [(node.operand, Type.STRING)], operations.matcher(node.pattern))
         case tree.Not():
@@ -173,9 +173,8 @@ def signature(node: Node, functions: Functions) -> Signature:
             return Signature(Type.BOOLEAN, among, operations.contains)
 
 
-def _call(node: tree.Call, functions: Functions) -> Signature:
-    name, arity = node.name, len(node.arguments)
-    found = functions.resolve(name, arity)
+def _call(node: tree.Call) -> Signature:
+    name, arity, found = node.name, len(node.arguments), node.function
     if found is not None:
         return Signature(found.result, [*zip(node.arguments, found.types(arity), strict=True)], found.run)
 

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, NoReturn, cast
 
 from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlGenericError, CesqlParseError
+from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN
 from eventplane.cesql.tree import Node
 
@@ -118,9 +119,9 @@ _FUNCTION = re.compile(r"[A-Za-z][A-Za-z_]*")
 _FLAT = "join alternatives with IN, or use several routes"
 
 
-def parse_tree(text: str) -> Node:
+def parse_tree(text: str, functions: Functions) -> Node:
     """Return the tree of an expression; raises CesqlParseError and nothing else."""
-    parser = _Parser(text)
+    parser = _Parser(text, functions)
     node = parser.expression(0)
     parser.finish()
     _check_depth(node, text)
@@ -128,8 +129,9 @@ def parse_tree(text: str) -> Node:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, functions: Functions) -> None:
         self._text = text
+        self._functions = functions
         self._tokens = tokens(text)
         self._at = 0
         self._depth = 0
@@ -226,10 +228,11 @@ class _Parser:
                 "a function's name has letters and underscores only",
             )
         self._at += 2
-        if self._token.text == ")":
-            self._at += 1
-            return tree.Call(token.text.upper(), (), position=token.position)
-        return tree.Call(token.text.upper(), self._list(), position=token.position)
+        name, is_empty = token.text.upper(), self._token.text == ")"
+        self._at += is_empty
+        arguments = () if is_empty else self._list()
+        function = self._functions.resolve(name, len(arguments))
+        return tree.Call(name, arguments, function, position=token.position)
 
     def _group(self) -> Node:
         self._at += 1

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from typing import Literal as Word
 
 from eventplane.attributes import AttributeValue
 from eventplane.cesql.operations import Type, type_of
+
+if TYPE_CHECKING:
+    from eventplane.cesql.functions import Function
 
 ArithmeticOperator = Word["*", "/", "%", "+", "-"]
 ComparisonOperator = Word["=", "!=", "<", "<=", ">", ">="]
@@ -110,10 +114,11 @@ class In(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class Call(_Placed):
-    """`name(arguments)`."""
+    """`name(arguments)`. `function` is the one of that name and arity in the table of the expression."""
 
     name: str
     arguments: tuple[Node, ...]
+    function: Function | None = field(default=None, compare=False, repr=False)
 
 
 Node = Literal | Attribute | Exists | Not | Negate | Arithmetic | Comparison | Logic | Like | In | Call

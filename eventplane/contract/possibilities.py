@@ -61,7 +61,7 @@ def possible(filter: Filter, known: Mapping[str, AttributeValue | None]) -> froz
     from eventplane.cesql.analysis import outcomes
 
     # Of what is absent this knows nothing, and lists too many.
-    found = outcomes(filter.tree, _present(known), filter.functions)
+    found = outcomes(filter.tree, _present(known))
     return frozenset(each == "true" for each in found)
 
 
