@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from eventplane.account import inbox_of
 from eventplane.attributes import KNOWN, AttributeValue
 from eventplane.contract import (
     Channel,
@@ -127,7 +128,7 @@ class Effect(StrEnum):
 
 
 class Change(NamedTuple):
-    """A change for events of `type` on their way `to` a reader (`reader_of`), `before` and `after`.
+    """A change for events of `type` on their way `to` an inbox (`account.inbox_of`), `before` and `after`.
 
     Of `REFUSED` and `ALLOWED`, `to` is the sender's outbox. It `is_alarm` where the events are urgent by one
     of the contracts. `is_reader`: the reader gets none of them any more, or got none before.
@@ -140,14 +141,6 @@ class Change(NamedTuple):
     after: str
     is_alarm: bool
     is_reader: bool = False
-
-
-_POSTED: Final = f"{SUBSCRIBERS}.inbox"
-
-
-def reader_of(destination: str, route: str | None) -> str:
-    """Return who reads what a route leads to an inbox: behind the one of all webhooks, each is a reader."""
-    return f"{destination} ({route})" if destination == _POSTED and route else destination
 
 
 class End(NamedTuple):
@@ -165,7 +158,7 @@ class End(NamedTuple):
 
     @property
     def reader(self) -> str:
-        return reader_of(self.destination, self.route)
+        return inbox_of(self.destination, self.route)
 
 
 class EventEnds(NamedTuple):
@@ -448,7 +441,7 @@ class Rehearsal:
             self._ways[key] = self._judge_ways(0, row), self._judge_ways(1, row)
         old, new = self._ways[key]
         example = Example(row.sender, row.source, row.id)
-        came_to = None if row.destination is None else reader_of(row.destination, row.route)
+        came_to = None if row.destination is None else inbox_of(row.destination, row.route)
         if row.is_delivered and row.destination is not None and came_to is not None:
             if came_to in new.to and _may_gain(old, new, came_to):
                 # The rows of its other deliveries do not say that it came here as well.

@@ -367,7 +367,7 @@ def test_each_webhook_is_a_reader(day: Day, is_of_device: bool) -> None:
         {**hooks, "participants/desk/may_subscribe": {"exact": {"type": NOTE}}}, "--old", str(file)
     )
     (lost,) = [each for each in found["changes"] if each["is_reader"]]
-    assert (status, lost["kind"], lost["to"]) == (1, "fewer", f"subscribers.inbox ({hooked('desk').route})")
+    assert (status, lost["kind"], lost["to"]) == (1, "fewer", f"subscribers.inbox {hooked('desk').route}")
     (to,) = [each for each in found["deliveries"] if each["inbox"] == "subscribers.inbox"]
     assert (to["before"], to["after"]) == (2, 1)
 
