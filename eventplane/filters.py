@@ -2,7 +2,7 @@
 
 `exact`, `prefix`, `suffix` compare attributes as strings; `all`, `any`, `not` combine; `sql` is CESQL v1.0.0,
 whose `Expression` is a filter, and the root of a tree of its own (`eventplane.cesql.tree`). These nodes give
-true or false for every event, and those of an expression may err.
+true or false for every event, and those of an expression may err (docs/adr/0062-one-filter-tree.md).
 `eventplane.filter_texts` has filters as documents and as text, and their cost.
 """
 
