@@ -16,10 +16,9 @@ from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribut
 from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlCastError, caret
 from eventplane.cesql.expression import Expression, evaluate
-from eventplane.cesql.functions import signature
 from eventplane.cesql.operations import Type, Wildcard, cast, parts
 from eventplane.cesql.parser import write
-from eventplane.cesql.tree import Node
+from eventplane.cesql.tree import Node, signature
 from eventplane.limits import MAX_EVENT_BYTES, MAX_FILTER_NESTING, MAX_FILTER_TEXT_BYTES
 
 

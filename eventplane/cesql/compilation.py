@@ -18,9 +18,8 @@ from typing import Any
 from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribute_text
 from eventplane.cesql import operations, tree
 from eventplane.cesql.errors import CesqlError, CesqlGenericError
-from eventplane.cesql.functions import signature
 from eventplane.cesql.operations import Type, Wildcard, matcher, read, to_boolean, to_integer
-from eventplane.cesql.tree import Node
+from eventplane.cesql.tree import Node, signature
 
 _CLASSES: dict[Type, tuple[str, Callable[[Any], AttributeValue]]] = {
     Type.STRING: ("str", attribute_text),

@@ -13,10 +13,10 @@ from eventplane.attributes import REQUIRED, Attributes, AttributeValue
 from eventplane.cesql import tree
 from eventplane.cesql.compilation import compile_filter
 from eventplane.cesql.errors import CesqlError, CesqlMissingAttributeError
-from eventplane.cesql.functions import BUILTINS, Functions, signature
+from eventplane.cesql.functions import BUILTINS, Functions
 from eventplane.cesql.operations import ZERO, Type, cast
 from eventplane.cesql.parser import parse_tree
-from eventplane.cesql.tree import Node
+from eventplane.cesql.tree import Node, signature
 
 
 @dataclass(frozen=True, slots=True)

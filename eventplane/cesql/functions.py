@@ -1,24 +1,14 @@
-"""The functions by name and arity (section 3.5), and the signature of each operator and call.
-
-A table of functions is immutable: extending it returns a new one.
-"""
+"""Functions by name and arity (section 3.5). A table is immutable: extending it returns a new one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventplane.attributes import AttributeValue
-from eventplane.cesql import operations, tree
-from eventplane.cesql.errors import (
-    CesqlFunctionEvaluationError,
-    CesqlGenericError,
-    CesqlMathError,
-    CesqlMissingFunctionError,
-)
+from eventplane.cesql.errors import CesqlFunctionEvaluationError, CesqlGenericError, CesqlMathError
 from eventplane.cesql.operations import INTEGER_MAX, Type
-from eventplane.cesql.tree import Node
 
 WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680"
@@ -142,43 +132,3 @@ BUILTINS = Functions(
     )
 )
 """The functions of every engine (sections 3.5.1 and 3.5.2, and the casts)."""
-
-
-class Signature(NamedTuple):
-    """An operation: the type of its `result`, its operands and what each is cast to, and what to `run`."""
-
-    result: Type
-    operands: Sequence[tuple[Node, Type]]
-    run: Callable[..., AttributeValue]
-
-
-def signature(node: Node) -> Signature:
-    """Return the operation of `node`, an operator that evaluates all its operands, or a call."""
-    match node:
-        case tree.Call():
-            return _call(node)
-        case tree.Like():
-            return Signature(Type.BOOLEAN, [(node.operand, Type.STRING)], operations.matcher(node.pattern))
-        case tree.Not():
-            is_number = isinstance(node.operand, tree.Literal) and node.operand.type is Type.INTEGER
-            run = operations.refuse_integer if is_number else operations.invert
-            return Signature(Type.BOOLEAN, [(node.operand, Type.ANY)], run)
-        case tree.Negate():
-            return Signature(Type.INTEGER, [(node.operand, Type.INTEGER)], operations.negate)
-        case tree.Arithmetic() | tree.Comparison():
-            result, target, binary = operations.BINARY[node.operator]
-            return Signature(result, [(node.left, target), (node.right, target)], binary)
-        case _:
-            among = [(each, Type.ANY) for each in tree.children(node)]
-            return Signature(Type.BOOLEAN, among, operations.contains)
-
-
-def _call(node: tree.Call) -> Signature:
-    name, arity, found = node.name, len(node.arguments), node.function
-    if found is not None:
-        return Signature(found.result, [*zip(node.arguments, found.types(arity), strict=True)], found.run)
-
-    def missing() -> AttributeValue:
-        raise CesqlMissingFunctionError(name=name, arity=arity)
-
-    return Signature(Type.BOOLEAN, (), missing)

@@ -6,16 +6,16 @@ section 3.4 defines them. Attribute names are in lower case, function names in u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from typing import Literal as Word
+from typing import NamedTuple
 
 from eventplane.attributes import AttributeValue
+from eventplane.cesql import operations
+from eventplane.cesql.errors import CesqlMissingFunctionError
+from eventplane.cesql.functions import Function
 from eventplane.cesql.operations import Type, type_of
-
-if TYPE_CHECKING:
-    from eventplane.cesql.functions import Function
 
 ArithmeticOperator = Word["*", "/", "%", "+", "-"]
 ComparisonOperator = Word["=", "!=", "<", "<=", ">", ">="]
@@ -151,3 +151,43 @@ def walk(tree: Node) -> Iterator[Node]:
 def names(tree: Node) -> frozenset[str]:
     """Return the attributes that the expression reads or tests."""
     return frozenset(node.name for node in walk(tree) if isinstance(node, Attribute | Exists))
+
+
+class Signature(NamedTuple):
+    """An operation: the type of its `result`, its operands and what each is cast to, and what to `run`."""
+
+    result: Type
+    operands: Sequence[tuple[Node, Type]]
+    run: Callable[..., AttributeValue]
+
+
+def signature(node: Node) -> Signature:
+    """Return the operation of `node`, an operator that evaluates all its operands, or a call."""
+    match node:
+        case Call():
+            return _call(node)
+        case Like():
+            return Signature(Type.BOOLEAN, [(node.operand, Type.STRING)], operations.matcher(node.pattern))
+        case Not():
+            is_number = isinstance(node.operand, Literal) and node.operand.type is Type.INTEGER
+            run = operations.refuse_integer if is_number else operations.invert
+            return Signature(Type.BOOLEAN, [(node.operand, Type.ANY)], run)
+        case Negate():
+            return Signature(Type.INTEGER, [(node.operand, Type.INTEGER)], operations.negate)
+        case Arithmetic() | Comparison():
+            result, target, binary = operations.BINARY[node.operator]
+            return Signature(result, [(node.left, target), (node.right, target)], binary)
+        case _:
+            among = [(each, Type.ANY) for each in children(node)]
+            return Signature(Type.BOOLEAN, among, operations.contains)
+
+
+def _call(node: Call) -> Signature:
+    name, arity, found = node.name, len(node.arguments), node.function
+    if found is not None:
+        return Signature(found.result, [*zip(node.arguments, found.types(arity), strict=True)], found.run)
+
+    def missing() -> AttributeValue:
+        raise CesqlMissingFunctionError(name=name, arity=arity)
+
+    return Signature(Type.BOOLEAN, (), missing)
