@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract.offers import Offer, completed, offers
 from eventplane.envelope import Envelope, write_event
-from lab.control_room.offers import Offer, completed, offers
 from lab.control_room.plane import QUESTIONS, CommandResult, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Tally, due_inboxes
 from lab.errors import LocalError

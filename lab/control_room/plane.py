@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from lab.control_room.offers import Offer
+from contract.offers import Offer
 from lab.control_room.tally import Counters, Followed, TallyLatency
 
 

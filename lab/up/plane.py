@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
 
+from contract.offers import Offer, completed, offers
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -22,7 +23,6 @@ from lab.background import Background
 from lab.chaos.fault_proxy import Outage, ProxyTarget
 from lab.cloud import CloudEndpoint
 from lab.consumers import InboxReaders
-from lab.control_room.offers import Offer, completed, offers
 from lab.control_room.plane import QUESTIONS, CommandResult, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Counters, Tally
 from lab.deploy import ROOT, TOOLS

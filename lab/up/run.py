@@ -23,6 +23,7 @@ from typing import Final
 from rich.console import Console
 
 from contract import CONTRACT_FILE, load_contract
+from contract.offers import Offer, offers
 from contract.publish import (
     ContractPublisher,
     DestinationsNotDeployedError,
@@ -33,7 +34,6 @@ from eventplane.contract import Contract, ParticipantKind, load_compiled
 from eventplane.names import OWN_SERVICES
 from eventplane.topics import local_topic
 from eventplane_aws.tables import DynamoDbTables
-from lab.control_room.offers import Offer, offers
 from lab.control_room.server import ControlRoom
 from lab.deploy import start_synthesis
 from lab.emulator import ACCOUNT, EMULATOR, REGION, start_emulator

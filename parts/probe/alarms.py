@@ -29,6 +29,13 @@ class NothingToExerciseError(EventPlaneError):
     message = "there is {what}; deploy all stacks of this environment again"
 
 
+class NotInContractError(EventPlaneError):
+    """The contract has nothing that the step could test. `lacks` says what it has not."""
+
+    lacks: str
+    message = "not tested: the contract has {lacks}"
+
+
 class WrongOutcomeError(EventPlaneError):
     """The plane did with `what` something else than it should."""
 
@@ -42,10 +49,10 @@ def invoke_canary(plane: DeployedPlane, patience: Patience) -> Seen:
     """Let the canary send an alarm, and wait for it.
 
     Where it runs by its schedule at the same time, either run may take the other's alarm from the inbox: then
-    another one is sent. Raises `WrongOutcomeError`, `NotSeenError`, botocore's errors.
+    another one is sent. Raises `NotInContractError`, `WrongOutcomeError`, `NotSeenError`, botocore's errors.
     """
     if CANARY not in plane.contract.participants:
-        return Seen("the contract has no canary")
+        raise NotInContractError("no canary")
     functions, name = plane.cloud.client("lambda"), plane.name(CANARY)
 
     def arrived() -> dict[str, Any] | None:

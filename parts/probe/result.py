@@ -12,9 +12,13 @@ from parts.probe.control import Removal
 
 
 class StepStatus(StrEnum):
-    """The result of a step; one that needs a failed one is not run."""
+    """The result of a step; one that needs a failed one is not run.
+
+    One is `ABSENT` where the contract has nothing that it could test, and fails nothing.
+    """
 
     PASSED = "passed"
+    ABSENT = "absent"
     FAILED = "failed"
     NOT_RUN = "not run"
 
@@ -68,13 +72,14 @@ class RunReport:
 
     @property
     def is_passed(self) -> bool:
-        """True if every step passed and everything was removed."""
-        return bool(self.steps) and not self.problems
+        """True if every step passed that the contract allows, and everything was removed."""
+        return any(each.status is StepStatus.PASSED for each in self.steps) and not self.problems
 
     @property
     def problems(self) -> list[str]:
         """The failures in words."""
-        failed = [each.name for each in self.steps if each.status is not StepStatus.PASSED]
+        good = StepStatus.PASSED, StepStatus.ABSENT
+        failed = [each.name for each in self.steps if each.status not in good]
         return failed + [f"removal of {each.words}" for each in self.removed if each.problem]
 
     def document(self) -> dict[str, Any]:

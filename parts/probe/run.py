@@ -32,21 +32,13 @@ from operations.glue_audit import GlueAudit
 from operations.patience import PAUSE_S, NotSeenError, Patience
 from operations.reading import Peek
 from operations.trace import deciding_contract, due_inboxes
-from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
+from parts.probe.alarms import Notification, NotInContractError, WrongOutcomeError, invoke_canary
 from parts.probe.connection import DeviceProbe
 from parts.probe.control import Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence
 from parts.probe.result import Seen, StepResult, StepStatus
+from parts.probe.samples import Sample, Samples
 from parts.probe.throwaway import DeviceEndpoint, ThrowAwayDevice, provision
-
-READING: Final = "org.eventplane.health.reading.v1"
-ALARM: Final = "org.eventplane.alarm.keyword.v1"
-MESSAGE: Final = "org.eventplane.home.message.v1"
-"""What is sent, by the participants below, of the contract that the plane ships with."""
-
-_READER: Final = "health-service"
-_CALLER: Final = "voice-service"
-_CARERS: Final = "carers"
 
 _LOOK: Final = "see the logs of the routers and ledger-writer, the age of their queues, `eventplane trace`"
 _MOST_LEFT: Final = 1_000
@@ -110,10 +102,7 @@ class SmokeRun:
         self._bucket = self.plane.output("ArchiveBucket")
         self._evidence = Evidence(cloud.s3, self._bucket, self.name, self._began)
         self._thing = ThrowAwayDevice(self.plane, self.name, self.removals, self.held)
-        self._event = self._write("event", READING, {"quantity": "heart_rate", "value": 72, "unit": "/min"})
-        self._alarm = self._write("alarm", ALARM, {"keyword": f"smoke test {self.name}, nobody needs help"})
-        # To itself: even if nobody refused it, no home would get it.
-        self._forged = self._write("forged", MESSAGE, {"text": "forged"}, todevice=self.name)
+        self._samples = Samples(self.plane.contract, self.name)
         self._malformed = f"smoke test {self.name}: no event".encode()
         self._device: DeviceProbe | None = None
         self._last_ms = 0
@@ -133,8 +122,8 @@ class SmokeRun:
             Check("decommissioning", self._decommissioning, ("certificate",)),
             Check("notification", self._notification, ("deployment",)),
             Check("canary", self._canary, ("deployment",)),
-            Check("event", lambda: self._delivered(self._event, _READER), sent),
-            Check("alarm", lambda: self._delivered(self._alarm, _CALLER), sent),
+            Check("event", lambda: self._delivered("event"), sent),
+            Check("alarm", lambda: self._delivered("alarm"), sent),
             Check("malformed message", self._dead_letter, sent),
             Check("forged event", self._refused, sent),
             Check("archive", self._archived, sent),
@@ -159,6 +148,8 @@ class SmokeRun:
         status, shown = StepStatus.PASSED, Seen("")
         try:
             shown = step.run()
+        except NotInContractError as error:
+            status, shown = StepStatus.ABSENT, Seen(str(error))
         except EventPlaneError as error:
             status, shown = StepStatus.FAILED, Seen(str(error))
         except ClientError as error:
@@ -172,10 +163,6 @@ class SmokeRun:
         return StepResult(step.name, status, shown.words, took_s, shown.latency_s, reference, noted)
 
     # What is sent.
-
-    def _write(self, what: str, type: str, data: Any, **attributes: str) -> Envelope:
-        names = {"id": f"{self.name}-{what}", "source": f"/smoke/{self.name}", "type": type}
-        return write_event({**names, **attributes}, data)
 
     def _deployment(self) -> Seen:
         plane = self.plane
@@ -233,17 +220,21 @@ class SmokeRun:
 
     def _send(self) -> Seen:
         device = self._connected
-        device.report(pack([self._event.stamped(senderservice=_READER)]))
-        device.report(pack([self._alarm.stamped(senderservice=_CALLER)]), is_urgent=True)
         device.report(self._malformed)
-        device.report(pack([self._forged.stamped(senderservice=_CARERS)]))
-        words = "an event, an alarm, a malformed and a forged message, acknowledged by IoT Core"
-        return Seen(words, reference=self._alarm.id)
+        for what, (sender, event) in self._sent.items():
+            device.report(pack([event.stamped(senderservice=sender)]), is_urgent=what == "alarm")
+        types = ", ".join(f"{what} ({event.type})" for what, (_, event) in self._sent.items())
+        return Seen(f"a malformed message, {types or 'no event'}: acknowledged by IoT Core")
+
+    @property
+    def _sent(self) -> dict[str, Sample]:
+        """The events that the device sends."""
+        return {what: each for what, each in self._samples.found.items() if what != "command"}
 
     def _command(self) -> Seen:
         device = self._connected
-        command = self._write("command", MESSAGE, {"text": "Smoke test."}, todevice=self.name)
-        url = self.plane.channel_url(f"{_CARERS}.outbox")
+        sender, command = self._samples.of("command")
+        url = self.plane.channel_url(f"{sender}.outbox")
         began = system.monotonic()
         sent = self.plane.cloud.sqs.send_message(**send_request(url, command))
         while True:
@@ -260,7 +251,7 @@ class SmokeRun:
             "the acknowledgement of the command in the table of what devices should have",
             "see the log of the function downlink",
         )
-        return Seen(f"from {_CARERS}.outbox to the device, acknowledged", took_s, sent["MessageId"])
+        return Seen(f"from {sender}.outbox to the device, acknowledged", took_s, sent["MessageId"])
 
     def _other_topic(self) -> Seen:
         other = f"{self.name}-other"
@@ -288,9 +279,10 @@ class SmokeRun:
 
     # What the archive has to show.
 
-    def _delivered(self, event: Envelope, service: str) -> Seen:
-        """See that every route which the contract gives `event` delivered it."""
-        what = f"the {event.id.removeprefix(self.name + '-')}"
+    def _delivered(self, sample: str) -> Seen:
+        """See that every route which the contract gives the event called `sample` delivered it."""
+        service, event = self._samples.of(sample)
+        what = f"the {sample}"
 
         def look() -> list[Record] | None:
             rows = [each for each in self._evidence.ledger() if each["id"] == event.id]
@@ -327,14 +319,14 @@ class SmokeRun:
 
     def _refused(self) -> Seen:
         """See that the event in another's name was refused for its sender, and delivered to nobody."""
-        event = self._forged
+        sender, event = self._samples.of("forged")
 
         def look() -> tuple[Record, Record] | None:
             rows = [each for each in self._evidence.ledger() if each["id"] == event.id]
             if taken := [each for each in rows if each["outcome"] == Outcome.DELIVERED]:
                 problem = f"was delivered to {taken[0]['destination']}"
                 raise WrongOutcomeError(
-                    f"the event in the name of {_CARERS}",
+                    f"the event in the name of {sender}",
                     problem,
                     "roll the deployment back",
                 )
@@ -366,7 +358,7 @@ class SmokeRun:
 
     def _archived(self) -> Seen:
         """See everything that was sent in the tap, which knows nothing of the routers."""
-        wanted = {each.id for each in (self._event, self._alarm, self._forged)}
+        wanted = {event.id for _, event in self._sent.values()}
 
         def look() -> list[Record] | None:
             rows = [each for each in self._evidence.tap() if each["client_id"] == self.name]
@@ -411,7 +403,8 @@ class SmokeRun:
             if any(self.name in str(each[name]) for name in ("device", "source", "id"))
         ]
         # What is malformed has no id.
-        planted = {("dead_lettered", None), ("dead_lettered", self._forged.id)}
+        forged = [event.id for what, (_, event) in self._sent.items() if what == "forged"]
+        planted = {("dead_lettered", None), *(("dead_lettered", id) for id in forged)}
         found = {(each["kind"], each["id"] or None) for each in own}
         is_cut = len(findings) >= document["limits"]["findings"]
         others = {each for each in found - planted if each[0] not in _ALLOWED_FINDINGS}
@@ -419,8 +412,8 @@ class SmokeRun:
             listed = ", ".join(sorted(f"{kind} of {id or 'what has no id'}" for kind, id in found))
             raise WrongOutcomeError(
                 "the audit",
-                f"found {listed or 'nothing'}, not the dead letters of the malformed message and of "
-                f"{self._forged.id}",
+                f"found {listed or 'nothing'}, not the dead letters of "
+                f"{' and of '.join(['the malformed message', *forged])}",
                 "see docs/explanation/audit.md for each finding",
             )
 

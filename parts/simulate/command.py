@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--spool", type=count, metavar="BYTES", help="the devices' `spool_capacity_bytes`; default: theirs"
     )
     parser.add_argument(
-        "--processes", type=count, metavar="N", help="homes at a time; default: one for each processor"
+        "--jobs", type=count, metavar="N", help="homes at a time; default: one for each processor"
     )
     parser.add_argument(
         "--output",
@@ -120,7 +120,7 @@ def _simulate(options: argparse.Namespace) -> int:
     # A page that cannot be written is known before an hour of work.
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.open("a").close()
-    homes = run_homes(plan, options.homes, options.processes or _processors(), Progress().tell)
+    homes = run_homes(plan, options.homes, options.jobs or _processors(), Progress().tell)
     found = document(plan, homes, CloudStage(plan, homes).run())
     options.output.write_text(page(found), "utf-8")
     present(options, found, f"{text(found)}\n\n{options.output}")

@@ -56,5 +56,5 @@ class SimulationError(EventPlaneError):
 
     message = (
         "a process of the simulation has ended by itself, for want of memory in most cases; repeat the "
-        "command with --processes 1"
+        "command with --jobs 1"
     )

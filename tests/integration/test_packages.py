@@ -218,7 +218,7 @@ def test_a_contract_is_simulated(install: Install, tmp_path: Path) -> None:
     traffic = tmp_path / "elsewhere" / "traffic.toml"
     traffic.write_text('[types."org.eventplane.alarm.keyword.v1"]\nper_hour = 60\n')
     words = "contract", "simulate", "--traffic", "traffic.toml", "--homes", "2", "--days", "0.05"
-    told = environment.run("eventplane", *words, "--processes", "2", "--weather", "storm")
+    told = environment.run("eventplane", *words, "--jobs", "2", "--weather", "storm")
     assert "alarm-centre.inbox" in told
     assert "The way of one alarm" in (tmp_path / "elsewhere" / "build" / "simulation.html").read_text()
 

@@ -16,6 +16,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import parse_event, write_event
 from eventplane.sqs_binding import pack, to_message
@@ -27,7 +28,8 @@ from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Interrupts, Removal, Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence, StackStatusError, find_plane
 from parts.probe.result import RunReport, Seen, StepResult, StepStatus
-from parts.probe.run import ALARM, Check, Choices, PeopleNotInformedError, SmokeRun
+from parts.probe.run import Check, Choices, PeopleNotInformedError, SmokeRun
+from parts.probe.samples import Samples
 from parts.probe.throwaway import (
     DeviceEndpoint,
     ProvisioningFailedError,
@@ -37,10 +39,12 @@ from parts.probe.throwaway import (
 )
 from tests.fakes.client import ScriptedClient
 from tests.plane import plane_contract
+from tests.small_contract import small_contract
 
 CONTRACT = plane_contract()
 NAME = "smoke-0a1b2c"
 NOW_MS = 1_772_437_800_000
+ALARM = "org.eventplane.alarm.keyword.v1"
 AT_ONCE = Patience(timeout_s=0, pause_s=0)
 CA = Path(__file__)
 OUTPUTS = {
@@ -278,6 +282,46 @@ class Archive:
 Smoke = Callable[..., SmokeRun]
 
 
+def test_samples_are_of_the_contract() -> None:
+    found = Samples(CONTRACT, NAME).found
+    assert {what: (sender, event.type) for what, (sender, event) in found.items()} == {
+        "alarm": ("voice-service", ALARM),
+        "event": ("health-service", "org.eventplane.health.reading.v1"),
+        "command": ("carers", "org.eventplane.home.message.v1"),
+        "forged": ("carers", "org.eventplane.home.message.v1"),
+    }
+    assert f"smoke test {NAME}, nobody needs help" in found["alarm"].event.json
+    assert {found[each].event.attributes["todevice"] for each in ("command", "forged")} == {NAME}
+
+
+OWN = small_contract(
+    {"home": "device", "bell": {"kind": "device_service", "sends": ["ring"]}, "desk": "cloud_service"},
+    {"rings": ({"exact": {"type": "ring"}}, "desk.inbox")},
+    {"ring": {}},
+)
+
+
+def test_what_a_contract_lacks_is_not_tested(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = smoke(contract=OWN)
+    assert [*run._samples.found] == ["event"]
+    sent: list[bytes] = []
+    run._device = SimpleNamespace(report=lambda payload, **_: sent.append(payload))  # type: ignore[assignment]
+    steps = [
+        each for each in run.steps if each.name in ("send", "command", "canary", "alarm", "forged event")
+    ]
+    monkeypatch.setattr(SmokeRun, "steps", property(lambda _: [replace(each, needs=()) for each in steps]))
+    results: list[StepResult] = []
+    run.run(results.append)
+    assert {each.name: each.status for each in results} == {
+        "send": StepStatus.PASSED,
+        **dict.fromkeys(("command", "canary", "alarm", "forged event"), StepStatus.ABSENT),
+    }
+    assert len(sent) == 2
+    assert results[1].words == "not tested: the contract has no event that a cloud service sends to devices"
+    assert replace(REPORT, steps=results).is_passed
+    assert not replace(REPORT, steps=results[1:]).is_passed
+
+
 @pytest.fixture
 def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smoke:
     """Makes a run whose archive has the given rows."""
@@ -285,10 +329,10 @@ def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smoke:
     monkeypatch.setattr("parts.probe.run.Evidence", lambda *_: archive)
     choices = Choices(DeviceEndpoint("h", 1, CA), False, AT_ONCE, AT_ONCE)
 
-    def make(*rows: dict[str, Any], keeps_data: bool = False) -> SmokeRun:
+    def make(*rows: dict[str, Any], keeps_data: bool = False, contract: Contract = CONTRACT) -> SmokeRun:
         archive.rows += rows
         requests = Requests(boto3.Session())
-        deployed = plane(keeps_data=keeps_data)
+        deployed = replace(plane(keeps_data=keeps_data), contract=contract)
         return SmokeRun(NAME, deployed, choices, tmp_path, Removals(), requests, nullcontext)
 
     return make
@@ -394,7 +438,7 @@ def test_a_malformed_message_needs_its_dead_letter_in_an_inbox(smoke: Smoke) -> 
 
 def test_a_delivered_forgery_fails(smoke: Smoke) -> None:
     refusal = row("forged", "m", "dead_lettered", reason="sender_not_allowed")
-    about = letter(letter_id(f"{NAME}/carers", f"/smoke/{NAME}", f"{NAME}-forged"))
+    about = letter(letter_id(f"{NAME}/carers", "/carers", f"{NAME}-forged"))
     assert step_of(smoke(refusal, about), "forged event").run().words.startswith("sender_not_allowed")
 
     run = smoke(row("forged", "m", "delivered", destination="device.inbox"))

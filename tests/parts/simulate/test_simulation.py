@@ -249,7 +249,7 @@ def test_floods_count() -> None:
 
 def test_a_process_that_ends_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parts.simulate.run._run", _end)
-    with pytest.raises(SimulationError, match="--processes 1"):
+    with pytest.raises(SimulationError, match="--jobs 1"):
         run_homes(plan(), 2, 2)
 
 
@@ -279,14 +279,14 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "traffic.toml").write_text(TRAFFIC)
     words = "contract", "simulate", "--traffic", "traffic.toml", "--homes", "2", "--days", "0.05"
-    return *words, "--processes", "1"
+    return *words, "--jobs", "1"
 
 
 def test_the_same_seed_gives_the_same_bytes(run: Run, typed: tuple[str, ...]) -> None:
     status, first, told = run(*typed)
     page = Path("build/simulation.html").read_bytes()
     assert (status, "100 % simulated" in told) == (0, True)
-    assert run(*typed, "--processes", "2")[1] == first
+    assert run(*typed, "--jobs", "2")[1] == first
     assert Path("build/simulation.html").read_bytes() == page
     other = run(*typed, "--seed", "2", "--output", "other.html")[1]
     assert other.replace("other.html", "build/simulation.html").replace("seed 2", "seed 1") != first

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from contract.offers import offers
 from lab.cloud import CloudEndpoint
-from lab.control_room.offers import offers
 from lab.control_room.tally import Tally
 from lab.deploy import ROOT
 from lab.home import Home
