@@ -534,5 +534,6 @@ def _spooled(home: HomeModel) -> int:
 
 
 def _end_s(decision: StoryStep) -> float:
-    """Return when `decision` is over, if it is an outage of what a reader depends on, which may last."""
-    return decision.at_s + (decision.much if decision.what == "dependency-down" else 0.0)
+    """Return when `decision` is over, if healing does not end it: a long outage of what a reader depends on,
+    and what is seen late."""
+    return decision.at_s + (decision.much if decision.what in ("dependency-down", "late") else 0.0)
