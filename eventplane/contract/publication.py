@@ -37,7 +37,7 @@ KEY: Final = "id"
 class Head:
     """The version in force instead of the contract `base`, and the one before it, if any.
 
-    A `candidate` is in force beside it, for the events that devices accepted under it (ADR 62). Programs of
+    A `candidate` is in force beside it, for the events that devices accepted under it (ADR 63). Programs of
     0.3.0 do not know it: what they publish ends it.
     """
 
