@@ -45,6 +45,7 @@ from lab.histories.story import (
     READERS,
     SENDERS,
     SUBSCRIBABLE,
+    TAKEN,
     WATCH,
     Story,
     StoryStep,
@@ -339,7 +340,9 @@ class History:
 
     def _send_contract(self, decision: StoryStep) -> None:
         """Send a home a contract with a route more or, without `text`, its own."""
-        contract = led_to(self.contract, decision.text)
+        self._give_contract(decision, led_to(self.contract, decision.text))
+
+    def _give_contract(self, decision: StoryStep, contract: Contract) -> None:
         data = contract_document(contract)
         self._down(decision, DEVICE_CONTRACT, data, "operations", statekey=contract_key(contract.name))
         self.contracts[decision.who] = contract
@@ -400,6 +403,12 @@ class History:
 
     def _publish(self, decision: StoryStep) -> None:
         self.operator.publish(decision.text)
+
+    def _roll_out(self, decision: StoryStep) -> None:
+        """Roll out a contract with a route more in the cloud to one home, for some seconds."""
+        prefix, _, end = decision.text.partition(" ")
+        give = partial(self._give_contract, decision)
+        self.operator.roll_out(prefix, decision.much, give, is_taken=end == TAKEN)
 
     def _key(self, decision: StoryStep) -> None:
         if self.keys is not None:

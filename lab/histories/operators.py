@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from contract.publish import Baseline, ContractPublisher
+from eventplane.contract import Contract
 from eventplane.contract.compiler import compile_contract
+from eventplane.contract.publication import ContractTable
+from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import DESIRED
 from eventplane.reasons import REPLAY
@@ -33,6 +37,8 @@ from parts.replay.orders import Asked, send, window_files
 AGAIN_S: Final = 30.0
 PUBLISHED: Final = "published-to-care-analytics"
 """The route of the contract that is published in a history."""
+ROLLED_OUT: Final = "rolled-out-to-care-analytics"
+"""The route of the contract that is rolled out in a history."""
 
 
 class OperatorSession:
@@ -52,6 +58,12 @@ class Operator:
     def __init__(self, cloud: CloudModel) -> None:
         self.busy = 0
         self.published: list[RouteChange] = []
+        self.candidate: str | None = None
+        """The version that is rolled out, once in a history."""
+        self.rolled_out: list[RouteChange] = []
+        """For events that name the candidate."""
+        self.taken: list[RouteChange] = []
+        """For all others."""
         self.ordered: list[WindowOrder] = []
         """The orders of all replays."""
         self._asked: deque[Callable[[Account], None]] = deque()
@@ -84,6 +96,21 @@ class Operator:
             change = RouteChange(PUBLISHED, prefix or None, self._cloud.engine.now_s)
             self.published.append(change)
             self._begin(partial(self._publish, change))
+
+    def roll_out(
+        self, prefix: str, lasts_s: float, send: Callable[[Contract], None], *, is_taken: bool
+    ) -> None:
+        """Begin to roll out the contract in force with a route for types with this `prefix`.
+
+        `send` sends a contract to a home. After `lasts_s` seconds the candidate is taken or given up. It is
+        done once in a history.
+        """
+        if not self.rolled_out:
+            self.busy += 1
+            change = RouteChange(ROLLED_OUT, prefix, self._cloud.engine.now_s)
+            self.rolled_out.append(change)
+            ended = replace(change, prefix=prefix if is_taken else None, asked_s=change.asked_s + lasts_s)
+            self._begin(partial(self._offer, change, ended, send))
 
     def manage(self, name: str, command: Callable[[FleetRegistry], object]) -> None:
         """Run a command over the fleet after those that were asked for before."""
@@ -124,21 +151,66 @@ class Operator:
         else:
             cloud.engine.note("operator", name)
 
-    def _publish(self, change: RouteChange, _account: Account, _queues: PlaneQueues) -> None:
+    def _publisher(self) -> ContractPublisher:
         cloud = self._cloud
         deployment = Baseline(
             cloud.contract.version, cloud.inboxes, "contracts", with_receipts=frozenset(cloud.receipts)
         )
-        publisher = ContractPublisher(
+        return ContractPublisher(
             deployment, cloud.tables("operator"), lambda: datetime.fromtimestamp(cloud.clock() / 1_000, UTC)
         )
+
+    def _offer(
+        self,
+        change: RouteChange,
+        ended: RouteChange,
+        send: Callable[[Contract], None],
+        _account: Account,
+        _queues: PlaneQueues,
+    ) -> None:
+        cloud, publisher = self._cloud, self._publisher()
+        head, in_force = publisher.in_force(), cloud.contract
+        if head and head.version != in_force.version:
+            in_force = ContractTable(cloud.tables("operator"), "contracts").contract(head.version)
+        candidate = _with_route(in_force, ROLLED_OUT, str(change.prefix))
+        publisher.offer(candidate)
+        self.candidate, change.done_s = candidate.version, cloud.engine.now_s
+        cloud.engine.note("operator", f"rolls out {candidate.version}")
+        # Routers know of it before a device can name it.
+        cloud.engine.after(IN_FORCE_S, partial(send, candidate))
+
+        self.rolled_out = [change, ended]
+        self.taken = [ended] if ended.prefix else []
+        end = partial(self._end, ended, candidate.version, send)
+        self.busy += 1
+        cloud.engine.after(max(0.0, ended.asked_s - cloud.engine.now_s), lambda: self._begin(end))
+
+    def _end(
+        self,
+        ended: RouteChange,
+        candidate: str,
+        send: Callable[[Contract], None],
+        _account: Account,
+        _queues: PlaneQueues,
+    ) -> None:
+        cloud, publisher = self._cloud, self._publisher()
+        if ended.prefix is None:
+            publisher.go_back(candidate)
+            send(cloud.contract)
+        else:
+            publisher.finish(candidate)
+        ended.done_s = cloud.engine.now_s
+        cloud.engine.note("operator", f"{'gives up' if ended.prefix is None else 'takes'} {candidate}")
+
+    def _publish(self, change: RouteChange, _account: Account, _queues: PlaneQueues) -> None:
+        cloud, publisher = self._cloud, self._publisher()
+        if self.taken:
+            # It would end what was rolled out; that it was asked for says nothing then.
+            return
         if change.prefix is None:
             publisher.withdraw()
         else:
-            document = json.loads(cloud.contract.canonical)
-            filter = {"prefix": {"type": change.prefix}}
-            document["routes"][PUBLISHED] = {"filter": filter, "to": "care-analytics.inbox"}
-            publisher.publish(compile_contract(document, PUBLISHED))
+            publisher.publish(_with_route(cloud.contract, PUBLISHED, change.prefix))
         change.done_s = cloud.engine.now_s
         cloud.engine.note("operator", f"publishes {change.prefix or 'nothing'}")
 
@@ -174,3 +246,11 @@ class Operator:
         for place in places:
             done = redrive.place(place, Choice())
             cloud.engine.note("operator", f"redrives {done.moved} dead letter(s) of {place.name}")
+
+
+def _with_route(contract: Contract, name: str, prefix: str) -> Contract:
+    """Return `contract` with the route `name` for types with a `prefix`."""
+    document = json.loads(contract.canonical)
+    filter = {"prefix": {"type": prefix}}
+    document["routes"][name] = {"filter": filter, "to": "care-analytics.inbox"}
+    return compile_contract(document, name)

@@ -78,6 +78,9 @@ DOWN: Final = ("threshold", "message")
 LED_AT_HOME: Final = ("org.eventplane.activity.motion.v1", "org.eventplane.health.reading.v1")
 """Types for which a contract that is sent to a home has a route more there."""
 
+TAKEN: Final = "taken"
+"""Of a contract that is rolled out: it is in force for all afterwards. Else it is given up."""
+
 SERVICES_ROUTER: Final = "router-services"
 """The function that reads the outboxes of all services."""
 
@@ -247,7 +250,18 @@ def draw(seed: int, size: StorySize) -> Story:
         program = random.choice((*CALLS, *OF_PRESENCE))
         kinds = (*OF_PROGRAMS, *OF_SERVICES) if program in OF_PRESENCE else OF_PROGRAMS
         decisions.append(StoryStep(0.0, "drill", program, text=random.choice(("", *kinds, *kinds))))
-    return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
+    order = random.randrange(1 << 30)
+    if random.random() < 0.2:  # the last draw: what came before is as it was
+        decisions.append(_roll_out(random, size))
+    return Story(size.homes, order, tuple(sorted(decisions)))
+
+
+def _roll_out(random: Random, size: StorySize) -> StoryStep:
+    """Draw a contract that is rolled out to one home for a time, and then taken or given up."""
+    at_s, lasts_s = random.uniform(5.0, size.lasts_s / 2), random.uniform(40.0, size.lasts_s / 2)
+    text = f"{random.choice((ALARMS, f'{ALARMS}keyword'))} {random.choice((TAKEN, ''))}"
+    home = f"home-{random.randrange(size.homes) + 1}"
+    return StoryStep(round(at_s, 2), "roll-out", home, round(lasts_s, 2), text)
 
 
 def _focus(random: Random) -> Focus:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.ledger import Basis
+from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.reasons import REDRIVE, REPLAY
 from eventplane_aws.tables import DynamoDbTables
-from lab.histories.operators import PUBLISHED
+from lab.histories.operators import PUBLISHED, ROLLED_OUT
 from lab.histories.oracles.finding import OracleFinding
 from lab.histories.subscriber import POSTED, RouteChange
 from parts.simulate.timeline import START_S
@@ -36,8 +37,16 @@ def judged(history: History) -> Iterator[OracleFinding]:
         is_routed = not is_again and each["entered_by"] == history.contract.device.outbox.address
         if is_routed and each["basis"] == Basis.IN_FORCE:
             decisions[each["source"], each["id"]].append(each)
+    operator = history.operator
+    named = {
+        (event.source, event.id): event.attributes.get(FOLLOWED_CONTRACT)
+        for _, events in history.frames
+        for event in events
+    }
     for key, records in decisions.items():
-        yield from routed(PUBLISHED, history.operator.published, key, records)
+        yield from routed(PUBLISHED, operator.published, key, records)
+        follows = operator.candidate is not None and named.get(key) == operator.candidate
+        yield from routed(ROLLED_OUT, operator.rolled_out if follows else operator.taken, key, records)
     for who, administrator in history.administrators.items():
         found = {one.name: _prefix(one.filter) for one in SubscriptionTable(tables, "subscriptions").of(who)}
         yield from _stored(administrator, found)

@@ -16,9 +16,22 @@ from lab.histories.engine import Fiber
 from lab.histories.history import History
 from lab.histories.oracles import OracleFinding, judged, posted, subscribed
 from lab.histories.search import Told, minimized, story_of, told
-from lab.histories.story import ALARMS, DOWN, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Story, StoryStep
+from lab.histories.story import (
+    ALARMS,
+    DOWN,
+    DOWN_S,
+    ENDPOINTS,
+    READERS,
+    SENDERS,
+    TAKEN,
+    WATCH,
+    Story,
+    StoryStep,
+)
 from lab.histories.subscriber import RouteChange
 from lambdas.router.active_contract import ActiveContract
+from lambdas.router.engine import RoutingEngine
+from lambdas.router.planner import Planner
 from parts.fleet import service
 from parts.fleet.rotation import CertificateRotation
 from parts.provisioning.renewal import Pairs, Renewal
@@ -147,6 +160,19 @@ PAUSED: Final = story(
 )
 
 
+ROLLED_OUT: Final = story(
+    StoryStep(5.0, "roll-out", "home-1", 250.0, f"{ALARMS} "),
+    *(say(at_s) for at_s in (20.0, 120.0, 180.0)),
+    # It goes away before it is told that the candidate was given up.
+    StoryStep(240.0, "cut", "home-1", 150.0),
+    *(say(at_s) for at_s in (270.0, 300.0, 420.0)),
+)
+TAKEN_UP: Final = story(
+    StoryStep(5.0, "roll-out", "home-1", 150.0, f"{ALARMS} {TAKEN}"),
+    *(say(at_s) for at_s in (20.0, 120.0, 280.0)),
+)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_history_breaks_no_promise(seed: int) -> None:
     assert told(story_of(seed), shipped_contract()).findings == []
@@ -196,6 +222,25 @@ def all_visible(queue: FakeQueue, now_ms: int) -> list[Any]:
 LOCKED_OUT: Final = "a device is locked out"
 IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good afterwards"
 NOT_ROUTED: Final = "not routed as subscribed or published"
+ROUTED_BY_NOBODY: Final = "routed as nobody subscribed or published"
+JUDGES, REFRESH = Planner._judges, ActiveContract._refresh
+
+
+def judged_by(*, first: bool) -> Any:
+    """A router that judges all events by the first, or the last, of the versions in force."""
+
+    def wrong(planner: Planner) -> dict[object, Any]:
+        found = [*JUDGES(planner).values()]
+        return {None: found[0 if first else -1]}
+
+    return wrong
+
+
+def without_end(in_force: ActiveContract[RoutingEngine]) -> None:
+    """A router that does not see the end of a roll-out."""
+    offered = in_force._offered
+    REFRESH(in_force)
+    in_force._offered = in_force._offered or offered
 
 
 @pytest.mark.parametrize(
@@ -217,6 +262,8 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
                 BROKEN,
                 FLAPPING,
                 PAUSED,
+                ROLLED_OUT,
+                TAKEN_UP,
             )
         ),
         (PROOF, Pairs, "stage", overwriting, {LOCKED_OUT}),
@@ -227,6 +274,9 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
         (SUBSCRIBED, Breaker, "pause", lambda _: None, {"posted in the pause of a 429"}),
         (SUBSCRIBED, SubscriptionTable, "all", lambda _: frozenset(), {NOT_ROUTED}),
         (SUBSCRIBED, ActiveContract, "_refresh", lambda _: None, {NOT_ROUTED}),
+        (ROLLED_OUT, Planner, "_judges", judged_by(first=True), {NOT_ROUTED}),
+        (ROLLED_OUT, Planner, "_judges", judged_by(first=False), {ROUTED_BY_NOBODY}),
+        (ROLLED_OUT, ActiveContract, "_refresh", without_end, {ROUTED_BY_NOBODY}),
         (SUBSCRIBED, WebhookService, "_failed", delivered, {"never at its endpoint"}),
         (SUBSCRIBED, SubscriptionTable, "write", lambda _, each: each, {"not subscribed as last asked for"}),
         (ORDERED, FakeSqs, "_receivable", staticmethod(all_visible), {"handled out of order"}),
