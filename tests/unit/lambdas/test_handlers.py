@@ -40,6 +40,7 @@ from tests.unit.lambdas.support import (
     frame,
     message,
     sqs_event,
+    with_route,
 )
 
 HANDLERS = (router, tap, ledger, replay)
@@ -119,6 +120,19 @@ def test_failed_messages_wait_by_age(
     assert invoke(router, GOOD, failing) == failures("m2")
     (waited,) = waits()
     assert least_s <= waited <= most_s
+
+
+@pytest.mark.parametrize("priority", ["normal", "urgent"])
+def test_both_routers_judge_by_a_candidate(
+    deployed: Cloud, monkeypatch: pytest.MonkeyPatch, priority: str
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_PRIORITY", priority)
+    candidate = with_route(deployed.contract, "new", type=ALARM)
+    deployed.offer(candidate)
+    named = event("1", ALARM, devicecontract=candidate.version)
+    assert invoke(router, message("m1", frame(named)), message("m2", frame(event("2", ALARM)))) == failures()
+    routes = deployed.ledger_rows("id", "route")
+    assert [(id, "new") in routes for id in ("1", "2")] == [True, False]
 
 
 def test_queues_tell_services_apart(deployed: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
