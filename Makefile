@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ENV ?= dev
 
-.PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
+.PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke smoke-aws contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size bench-scale bench-audit audit-proof audit-worst audit-hostile \
   bench-downlink bench-interest bench-tracing bench-conversation bench-timers packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz docs figures clean
 
@@ -182,6 +182,9 @@ destroy: setup ## Delete the stacks of ENV; what is retained stays: YES=dev
 smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1 RESTORE_DRILL=1
 	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
 	@$(if $(RESTORE_DRILL),eventplane restore fleet --at "$$(date -u -d '10 minutes ago' +%Y-%m-%dT%H:%M:%SZ)" --dry-run --env $(ENV))
+
+smoke-aws: python-3.13 ## Spend a day with a real account: deploy ENV (dev), fail, test, restore, destroy (docs/how-to/first-account.md): YES=dev FROM=smoke KEEP=1
+	@python -m lab.smoke_aws "$(ENV)" $(if $(FROM),--from "$(FROM)") $(if $(KEEP),--keep) $(if $(YES),--yes "$(YES)")
 
 contract: setup ## Check the contract, print its summary and its warnings
 	@eventplane contract check
