@@ -26,6 +26,7 @@ from eventplane.contract import (
     ParticipantKind,
     Place,
     Priority,
+    names_type,
 )
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.device_reports import PLANE_TYPES
@@ -203,22 +204,14 @@ def _allowed(contract: Contract, sender: Participant, alarm: str) -> Filter:
         return _NEVER
     if not _is_family(alarm):
         return _ALWAYS if SendingRights(contract).may_send(Sender(service=sender.name), alarm) else _NEVER
-    own = _types_of(participant)
-    if any(_covers(each, alarm) for each in own):
+    own = participant.named_types
+    if names_type(own, alarm):
         return _ALWAYS
     # Each type of a family is judged where it is declared.
     if participant.sends is not None:
         return _NEVER
-    others = {name for each in contract.participants.values() for name in _types_of(each)} - {*own}
+    others = {name for each in contract.participants.values() for name in each.named_types} - {*own}
     return _but(sorted(others))
-
-
-def _types_of(participant: Participant) -> tuple[str, ...]:
-    return *(participant.sends or ()), *participant.asks
-
-
-def _covers(named: str, alarm: str) -> bool:
-    return named == alarm or (named.endswith(".*") and alarm.startswith(named[:-1]))
 
 
 def _domain(image: Contract, sender: Participant, alarm: str) -> Filter:

@@ -46,7 +46,7 @@ from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_sender, sende
 from eventplane.errors import EnvelopeError
 from eventplane.expiry import channel_expiry_ms, why_over
 from eventplane.filter_texts import to_document
-from eventplane.filters import All, Any, Filter, attribute_names
+from eventplane.filters import All, Filter, attribute_names
 from eventplane.guarantee import BY_CHANNEL, guarantee_of
 from eventplane.hops import ROUTER_HOPS, hops_of, sent_on
 from eventplane.interest import is_always_wanted, is_wanted
@@ -673,7 +673,7 @@ def carried(old: Contract, new: Contract) -> Contract:
         if each.interest is not None
     }
     announcements = (
-        Announcement(name, tuple(map(_text_of, _alternatives(interest))))
+        Announcement(name, tuple(map(_text_of, interest.filters)))
         for name, interest in announced.items()
         if name in new.participants
     )
@@ -693,7 +693,3 @@ def _subscription(old: Contract, route: Route) -> Subscription:
 
 def _text_of(filter: Filter) -> str:
     return canonical_bytes(to_document(filter)).decode()
-
-
-def _alternatives(filter: Filter) -> Sequence[Filter]:
-    return filter.filters if isinstance(filter, Any) else (filter,)

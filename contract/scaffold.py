@@ -22,7 +22,7 @@ from contract.checks import check
 from contract.edit import ContractEditError, add_entry, append_item
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane import __version__
-from eventplane.contract import Contract, ContractError, Participant, ParticipantKind, SchemaCheck
+from eventplane.contract import Contract, ContractError, Participant, ParticipantKind, SchemaCheck, names_type
 from eventplane.contract.possibilities import can_match, of_type
 from eventplane.contract.reader import NAME, NAME_REMEDY
 from eventplane.errors import EventPlaneError
@@ -222,7 +222,7 @@ def new_participant(
     if taken:
         scaffold.add_route(f"events-to-{name}", wanted, f"{name}.inbox")
     scaffold.compile()
-    _lead(scaffold, name, _members(scaffold.contract, receives))
+    _lead(scaffold, name, [each for each in scaffold.contract.event_types if names_type(receives, each)])
     scaffold.compile()
     return scaffold
 
@@ -295,15 +295,6 @@ def _lead(scaffold: Scaffold, receiver: str, types: Iterable[str]) -> None:
         )
         if crosses and not any(can_match(each.filter, of_type(type)) for each in led):
             scaffold.add_route(f"{'-'.join(_words(type))}-{where}", _filter_of(type), relay.address)
-
-
-def _members(contract: Contract, wanted: Iterable[str]) -> list[str]:
-    """Return the contract's types that `wanted` names, by themselves or by their family."""
-    return [
-        type
-        for type in contract.event_types
-        if any(type == each or (each.endswith(".*") and type.startswith(each[:-1])) for each in wanted)
-    ]
 
 
 def _filter_of(type: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ everybody may send.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Final
 
@@ -29,6 +29,7 @@ from eventplane.contract import (
     Route,
     SchemaCheck,
     WhenFull,
+    names_type,
 )
 from eventplane.contract.canonical import Problem, canonical_bytes
 from eventplane.contract.possibilities import of_type, possible
@@ -200,11 +201,11 @@ class _Floor:
             if types == _ANY:
                 yield from self._silent_sender_problems(service, after)
             elif types.endswith(".*"):
-                if not _names(types, (*(after.sends or ()), *after.asks)):
+                if not names_type(after.named_types, types):
                     yield _problem(f"{path}.sends", f"it does not name {types} any more")
             elif not rights.may_send(Sender(service=service.name), types):
                 yield _problem(f"{path}.sends", f"it may not send {types} any more")
-            if types in service.asks and not _names(types, after.asks):
+            if types in service.asks and not names_type(after.asks, types):
                 # The client library refuses a request of one that may not ask, before anything is sent.
                 yield _problem(f"{path}.asks", f"it does not name {types} any more")
 
@@ -212,9 +213,8 @@ class _Floor:
         # As texts: to Python 1 is true.
         kept = {canonical_bytes(each._asdict()) for each in after.mappings}
         for each in service.mappings:
-            if canonical_bytes(each._asdict()) not in kept and _names(
-                each.type, tuple(self._alarms[service.name])
-            ):
+            is_alarm = _calls_for_help(self._alarms[service.name], each.type)
+            if is_alarm and canonical_bytes(each._asdict()) not in kept:
                 path = f"participants.{service.name}.mappings.{each.name}"
                 yield _problem(path, "it makes alarms, and is not the same")
 
@@ -222,11 +222,9 @@ class _Floor:
         """A service without `sends` may send what nobody names: others must not begin to name its alarms."""
         if after.sends is not None:
             yield _problem(f"participants.{after.name}.sends", "it may not send everything any more")
-        known = {
-            name for each in self._image.participants.values() for name in (*(each.sends or ()), *each.asks)
-        }
+        known = {name for each in self._image.participants.values() for name in each.named_types}
         for other in self._offered.participants.values():
-            for types in (*(other.sends or ()), *other.asks):
+            for types in other.named_types:
                 if (
                     types not in known
                     and other.name != service.name
@@ -268,7 +266,7 @@ class _Floor:
 
     def _promise_problems(self, before: EventType | None, after: EventType) -> Iterator[Problem]:
         """A type of alarms whose events become best effort where their route declares nothing."""
-        is_alarm = any(_names(after.name, (each,)) for each in self._lasting)
+        is_alarm = _calls_for_help(self._lasting, after.name)
         if is_alarm and _is_best_effort(after) and not (before and _is_best_effort(before)):
             path = f"event_types.{after.name}.delivery_guarantee"
             yield _problem(path, "it promises less for alarms")
@@ -276,7 +274,7 @@ class _Floor:
     def _rank_problems(self, before: Priority | None, after: EventType) -> Iterator[Problem]:
         """A type that is not urgent in the image: less urgent than it was, or crowding the alarms."""
         path = f"event_types.{after.name}.priority"
-        is_alarm = any(_names(after.name, (each,)) for each in self._lasting)
+        is_alarm = _calls_for_help(self._lasting, after.name)
         if is_alarm and after.priority is not before and not _is_at_least(after.priority, before):
             yield _problem(
                 path, f"it is {after.priority or 'left to the event'}, and was {before or 'not set'}"
@@ -285,7 +283,7 @@ class _Floor:
             return
         known = after.name in self._image.event_types
         for each in (self._image.device, *self._services):
-            if known if each.sends is None else _names(after.name, each.sends):
+            if known if each.sends is None else names_type(each.sends, after.name):
                 yield _problem(path, "more events become urgent, and alarms wait for them")
 
 
@@ -340,11 +338,8 @@ def _covers(wide: Filter, narrow: Filter) -> bool:
     return isinstance(wide, Any) and all(each in wide.filters for each in needed)
 
 
-def _names(types: str, entries: tuple[str, ...]) -> bool:
-    """Whether one of `entries` names all of `types`, a type or a family."""
-    return any(
-        each in (types, _ANY) or (each.endswith(".*") and types.startswith(each[:-1])) for each in entries
-    )
+def _calls_for_help(alarms: Collection[str], event_type: str) -> bool:
+    return names_type(alarms, event_type) or _ANY in alarms
 
 
 def _answers(filter: Filter, types: str) -> frozenset[bool]:

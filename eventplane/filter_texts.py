@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from eventplane.filters import All, Combination, Exact, Filter, Not, Prefix, Suffix, Term
-from eventplane.limits import MAX_FILTER_STEPS
 
 
 def to_document(filter: Filter) -> dict[str, object]:
@@ -64,14 +63,3 @@ def steps(filter: Filter) -> int:
             from eventplane.cesql.analysis import cost
 
             return cost(filter.tree).steps
-
-
-def steps_problem(filter: Filter) -> tuple[str, str] | None:
-    """Return why `filter` takes too much work, and the remedy; None if it does not."""
-    needed = steps(filter)
-    if needed > MAX_FILTER_STEPS:
-        return (
-            f"it can take {needed:,} steps for one event, more than {MAX_FILTER_STEPS:,}",
-            "compare beginnings (LIKE 'x%') instead of searching; change the case of fewer or shorter texts",
-        )
-    return None

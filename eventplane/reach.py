@@ -127,8 +127,8 @@ class Reachability:
         """Return the types under `sends` and `asks`: of a family, those that the contract has."""
         known = self._contract.event_types
         declared = [each for each in known if participant.may_send(each) or participant.may_ask(each)]
-        named = [*(participant.sends or ()), *participant.asks]
-        return list(dict.fromkeys([*declared, *(each for each in named if not each.endswith(".*"))]))
+        named = [each for each in participant.named_types if not each.endswith(".*")]
+        return list(dict.fromkeys([*declared, *named]))
 
     def flow(self, event_type: str) -> Flow:
         """Return who declares to send events of `event_type`, and their ways, whoever may send them."""

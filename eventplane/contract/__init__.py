@@ -6,7 +6,7 @@ form, which the device image, the functions and the audit load with `load_compil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.attributes import priority_of
 from eventplane.envelope import Envelope
+from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 
 if TYPE_CHECKING:
@@ -251,18 +252,24 @@ class Participant:
         """Return all of its channels."""
         return (self.inbox, self.outbox) if self.replies is None else (self.inbox, self.outbox, self.replies)
 
+    @property
+    def named_types(self) -> tuple[str, ...]:
+        """Return the types, and families of types, under `sends` and `asks`."""
+        return *(self.sends or ()), *self.asks
+
     def may_send(self, event_type: str) -> bool:
         """Return whether `sends` names the type; a participant without `sends` names none."""
-        return _names(self.sends or (), event_type)
+        return names_type(self.sends or (), event_type)
 
     def may_ask(self, event_type: str) -> bool:
         """Return whether `asks` names the type."""
-        return _names(self.asks, event_type)
+        return names_type(self.asks, event_type)
 
 
-def _names(types: tuple[str, ...], event_type: str) -> bool:
+def names_type(types: Iterable[str], event_type: str) -> bool:
+    """Return whether `types`, families among them, name a type, or all types of a family."""
     return any(
-        event_type.startswith(each[:-1]) if each.endswith(".*") else event_type == each for each in types
+        event_type == each or (each.endswith(".*") and event_type.startswith(each[:-1])) for each in types
     )
 
 
@@ -301,7 +308,7 @@ class Route:
     filter: Filter
     destination: str
     place: Place
-    interest: Filter | None = None
+    interest: AnyOf | None = None
     delivery_guarantee: DeliveryGuarantee | None = None
 
 

@@ -10,7 +10,6 @@ from eventplane.contract import AddressScope, Channel, EventType, Participant, R
 from eventplane.contract.canonical import FORMAT
 from eventplane.contract.channels import SETTINGS
 from eventplane.filter_texts import to_document
-from eventplane.filters import Any as AnyOf
 
 
 def whole_document(
@@ -89,8 +88,7 @@ def _event_type(event_type: EventType) -> dict[str, Any]:
 def _route(route: Route) -> dict[str, Any]:
     document: dict[str, Any] = {"filter": to_document(route.filter), "to": route.destination}
     if route.interest is not None:
-        parts = route.interest.filters if isinstance(route.interest, AnyOf) else (route.interest,)
-        document["interest"] = [to_document(each) for each in parts]
+        document["interest"] = [*map(to_document, route.interest.filters)]
     if route.delivery_guarantee:
         document["delivery_guarantee"] = route.delivery_guarantee
     return document

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from eventplane.attributes import name_problem
 from eventplane.contract.canonical import Problem
-from eventplane.filter_texts import steps_problem
+from eventplane.filter_texts import steps
 from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not
+from eventplane.limits import MAX_FILTER_STEPS
 
 MAX_FILTER_DEPTH = 16
 """Deepest nesting of a filter, levels; comparing several attributes at once adds one. Ours: deeper ones are
@@ -25,8 +26,11 @@ def read_filter(document: object, path: str, problems: list[Problem]) -> Filter:
     A filter that can take more than `limits.MAX_FILTER_STEPS` is a fault.
     """
     filter = _read_filter(document, path, problems, 0)
-    if problem := steps_problem(filter):
-        problems.append(Problem(path, *problem))
+    if (needed := steps(filter)) > MAX_FILTER_STEPS:
+        message = f"it can take {needed:,} steps for one event, more than {MAX_FILTER_STEPS:,}"
+        remedy = "compare beginnings (LIKE 'x%') instead of searching; "
+        remedy += "change the case of fewer or shorter texts"
+        problems.append(Problem(path, message, remedy))
     return filter
 
 
@@ -68,7 +72,7 @@ def _too_deep(path: str) -> Problem:
     return Problem(path, f"nested deeper than {MAX_FILTER_DEPTH} levels", "simplify the filter")
 
 
-def read_interest(document: object, path: str, problems: list[Problem]) -> Filter | None:
+def read_interest(document: object, path: str, problems: list[Problem]) -> Any | None:
     """Return a filter of what passes one of a list (nothing for an empty one); None without a list."""
     if document is None:
         return None
