@@ -16,7 +16,7 @@ from tests.adversary.forgeries import PULSE
 from tests.adversary.world import READING, VICTIM, World, new_id
 from tests.endpoint import EndpointServer, answer, silence
 from tests.integration.cloud import session
-from tests.integration.test_subscriptions_api import caller, subscriptions_url
+from tests.integration.test_apis import caller, subscriptions_url
 
 BY = "family-app"
 ORIGIN = "eventplane-local"

@@ -12,8 +12,7 @@ import pytest
 from contract.loader import load_contract
 from lab.certificates import Authority
 from lab.process import Supervisor
-from tests.device.image import DeviceFile, build_package, make_image
-from tests.device.machine import AGENT_FILES, HOST, EmulatedDevice
+from tests.device.image import AGENT_FILES, HOST, DeviceFile, EmulatedDevice, build_package, make_image
 from tests.integration.edge.conftest import RULE, THING, RecordingCloud
 from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLATE, FakeAws
 

@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.topics import local_topic
 from lab.tools.device_image import ROOT
 from tests.device.conftest import IDENTITY, NEXT_VERSION, Plane
-from tests.device.machine import PATIENCE_S, EmulatedDevice
+from tests.device.image import PATIENCE_S, EmulatedDevice
 from tests.eventually import eventually
 from tests.integration.edge.conftest import THING
 

@@ -4,22 +4,23 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from lab.deploy import ROOT
 from lab.plane import Plane
-from tests.e2e.conftest import Desk, asked, own_desk
+from lab.ports import free_port
+from tests.e2e.conftest import Desk, asked, own_desk, state
 from tests.eventually import eventually
 from tests.plane import shipped_contract
-from tests.tutorials import Shell, clean_environment, shell_lines
+from tests.tutorials import FOLDER, ROOT, Reader, Shell, clean_environment, shell_lines
 
 OTHER_PAGES = {
     "CHANGELOG.md": "it is history",
-    "docs/tutorials/": "they are followed, with what they print: test_followed_tutorials.py, tests/unit",
+    "docs/tutorials/": "they are followed, with what they print: below, tests/unit",
     "docs/adr/": "they are history",
     "docs/reference/contract.md": "with what it prints: tests/unit/contract/test_commands.py",
     "lab/examples/nats/": "it needs a NATS server: lab/examples/nats/tests",
@@ -179,3 +180,52 @@ def test_documented_commands_work_on_a_desk(page: str, desk: Desk, prelude: str,
             assert "An error occurred" not in printed
     finally:
         shell.close(SECONDS)
+
+
+"""How long a command may take on a busy machine: a deployment is one."""
+
+OWN_SERVER = "8123"
+"""The port of the server that a reader starts."""
+
+MAKE = """
+make() {{
+  case "$1" in
+    up) local_up status && sleep infinity ;;
+    publish) local_up publish ${{2:+--webhook "${{2#WEBHOOK=}}"}} ;;
+    packages) {python} {root}/lab/tools/packages.py --output build/packages ;;
+    *) return 2 ;;
+  esac
+}}
+"""
+"""What `make` does here: it shares the plane of other tests, and installs no tools."""
+
+
+@pytest.mark.parametrize("page", ["first-event", "add-a-service"])
+def test_each_command_prints_what_the_page_shows(desk: Desk, tmp_path: Path, page: str) -> None:
+    assert desk.running
+    project = desk.project
+    (project / "build").mkdir(exist_ok=True)
+    if not (project / "build" / "up").is_symlink():
+        (project / "build" / "up").symlink_to(desk.folder.path)
+    python = shlex.quote(sys.executable)
+    prelude = (
+        f"local_up() {{ (cd {shlex.quote(str(ROOT))} && exec {python} -m lab.up "
+        f'--folder {shlex.quote(str(desk.folder.path))} "$@"); }}\n'
+        + MAKE.format(python=python, root=shlex.quote(str(ROOT)))
+    )
+    environment = clean_environment(XDG_STATE_HOME=str(tmp_path / "state"))
+    environment["PATH"] = f"{ROOT / 'lab' / 'bin'}:{environment['PATH']}"
+    # A trace exits with 3 where a reader leaves no receipts.
+    statuses = frozenset({0, 3})
+    with Reader(
+        project, tmp_path / "terminals", environment, prelude=prelude, seconds=SECONDS, statuses=statuses
+    ) as reader:
+        reader.follow(_on_a_free_port(FOLDER / f"{page}.md", tmp_path))
+    assert state(desk.running)["contract"] == desk.running.contract_version
+
+
+def _on_a_free_port(page: Path, folder: Path) -> Path:
+    """Return a copy of `page` in `folder` whose own server listens where nobody else does."""
+    copy = folder / page.name
+    copy.write_text(page.read_text().replace(OWN_SERVER, str(free_port())))
+    return copy

@@ -11,8 +11,8 @@ from tests.tutorials import FOLDER, ROOT, Reader, clean_environment
 pytestmark = pytest.mark.long
 
 ELSEWHERE = {
-    "add-a-service.md": "it needs a plane; tests/e2e/test_followed_tutorials.py",
-    "first-event.md": "it needs a plane; tests/e2e/test_followed_tutorials.py",
+    "add-a-service.md": "it needs a plane; tests/e2e/test_documented_commands.py",
+    "first-event.md": "it needs a plane; tests/e2e/test_documented_commands.py",
     "raspberry-pi.md": "its commands run on a Pi and in an account; tests/unit/packaging/test_packages.py",
 }
 """Tutorials whose commands cannot run on this machine alone, and the test that they have instead."""

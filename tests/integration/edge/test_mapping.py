@@ -19,8 +19,7 @@ from tests.integration.access import start_guarded
 from tests.integration.edge.conftest import Home, MakeHome, RecordingCloud, wait_for
 from tests.integration.edge.test_operations import signal_forwarder
 from tests.integration.mqtt import TestClient
-from tests.mapped import MOTION, mapped
-from tests.small_contract import with_changes
+from tests.small_contract import MOTION, mapped, with_changes
 from tests.unit.eventplane_mqtt.probe import Probe
 
 ALARM = "org.eventplane.alarm.keyword.v1"

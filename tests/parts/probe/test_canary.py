@@ -215,7 +215,7 @@ class TestFunction:
         assert figures(capsys.readouterr().out)["DeadLetters"] == 0
 
     def test_it_keeps_its_certificate(self, cloud: Cloud, tmp_path: Path) -> None:
-        """That it is let in is shown over the emulated cloud (tests/integration/test_smoke.py)."""
+        """That it is let in is shown over the emulated cloud (tests/integration/test_operations.py)."""
         iot, secrets = cloud.aws.iot, cloud.aws.secrets
         seen = []
         for replaces in (False, False, True):

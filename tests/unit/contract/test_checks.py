@@ -405,7 +405,7 @@ def test_an_unread_type_is_named(routes: Routes, sends: Sends, messages: list[st
 STARTED = "org.eventplane.device.started.v1"
 
 
-# tests/property/test_reach.py tests the receivers of any contract; these show that no more are named.
+# tests/property/test_account.py tests the receivers of any contract; these show that no more are named.
 @pytest.mark.parametrize(
     ("routes", "sender", "ways"),
     [

@@ -16,8 +16,7 @@ from eventplane.contract import ContractError, compile_contract, contract_docume
 from eventplane.contract.mapping_reader import ALLOWED, MAX_MAPPINGS
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from operations.command_line import main
-from tests.mapped import MAPPINGS, MOTION, ROOM, mapped
-from tests.small_contract import put
+from tests.small_contract import MAPPINGS, MOTION, ROOM, mapped, put
 from tests.unit.contract.small import written_format
 from tests.unit.edge.fakes import ALARM, contract
 

@@ -14,9 +14,8 @@ from lab.certificates import Authority
 from lab.ports import free_port
 from lab.tools.device_image import device_closure
 from parts.imports import imported, sources
-from tests.mapped import mapped
 from tests.packages import imported_packages
-from tests.small_contract import small_contract
+from tests.small_contract import mapped, small_contract
 from tests.unit.edge.fakes import ALARM, ordered
 
 ROOT = Path(__file__).parents[3]

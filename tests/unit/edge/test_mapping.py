@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Acknowledged, LinkName, Received
-from tests.mapped import MOTION, mapped
+from tests.small_contract import MOTION, mapped
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, contract, event
 
 PLANE = mapped(contract(), ALARM)

@@ -17,7 +17,7 @@ from eventplane.resource_names import OWNER
 from operations.command_line import Parser, tree
 from operations.completion import words
 from tests.fakes.aws import FakeAws
-from tests.mapped import mapped
+from tests.small_contract import mapped
 from tests.unit.operations.support import Plane, Run
 
 ROOT = Path(__file__).parents[3]

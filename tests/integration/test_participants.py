@@ -1,6 +1,10 @@
-"""A participant leaves the deployed plane only after it was retired and its queues are empty."""
+"""Participants come and leave: the tests still pass, and nobody leaves before its queues are empty."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +15,74 @@ from botocore.exceptions import WaiterError
 from eventplane.resource_names import OWNER
 from lab.plane import Plane
 from stacks.application import build
+from stacks.bundling import CACHE, ROOT
 from stacks.config import environment
 from stacks.deployment import Deployment, planned_stacks
 from stacks.preflight import RemovalError, check_removals
 from tests.infrastructure.templates import NO_BUNDLING
 from tests.integration.cloud import HOOKED, grown_contract, lengths, output_of, run
+
+TESTS = (
+    "tests/unit/contract/test_catalogue.py",
+    "tests/unit/contract/test_contract.py",
+    "tests/unit/contract/test_schema_files.py",
+    "tests/unit/lab/test_demo.py",
+    "tests/unit/lambdas/test_dispatch.py",
+    "tests/parts/replay/test_command.py",
+    "tests/parts/discovery_api",
+)
+"""Those of the whole contract, and one of each folder whose tests know the plane by tests/plane.py."""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of all that is in version control, and of what is about to be."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    copy = tmp_path_factory.mktemp("copy") / "checkout"
+    for name in filter(None, names.split("\0")):
+        source = ROOT / name
+        if source.is_file() and not source.is_symlink():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy / name)
+    return copy
+
+
+def run_in(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=checkout, check=False, capture_output=True, text=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def new(checkout: Path, *arguments: str) -> None:
+    done = run_in(checkout, "-m", "eventplane", "new", *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_new_participant_breaks_no_test(checkout: Path) -> None:
+    families = ("org.eventplane.alarm.*", "org.eventplane.health.reading.v1", "org.eventplane.activity.*")
+    wanted = [each for family in families for each in ("--receives", family)]
+    new(checkout, "participant", "laundry-service", "--kind", "device-service")
+    new(checkout, "participant", "laundry-app", "--kind", "cloud-service", *wanted)
+    sent = ("--sender", "laundry-service", "--receiver", "laundry-app", "--receiver", "carers")
+    new(checkout, "event-type", "com.example.laundry.done.v1", *sent)
+    tested = run_in(
+        checkout, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=fast", *TESTS
+    )
+    assert tested.returncode == 0, tested.stdout[-5_000:]
+
+
+def test_a_webhook_without_a_url_is_reported_before_anything_is_bundled(checkout: Path) -> None:
+    new(checkout, "participant", "hook", "--kind", "cloud-service", "--webhook")
+    started = run_in(checkout, "app.py", CDK_CONTEXT_JSON=json.dumps({"env": "dev"}))
+    assert started.returncode == 1
+    assert started.stderr.strip() == (
+        "webhook_urls of dev has no URL for hook, whose inbox is a webhook in the contract; "
+        "correct it in stacks/environments.toml"
+    )
+    assert not (checkout / CACHE.relative_to(ROOT)).exists()
+
 
 PREFLIGHT = ("-m", "stacks.preflight")
 
