@@ -14,9 +14,8 @@ from typing import Any as Json
 
 from eventplane.account import Fate
 from eventplane.attributes import Attributes, AttributeValue
-from eventplane.cesql import CesqlCastError, tree, write
+from eventplane.cesql import tree, write
 from eventplane.cesql.expression import Evaluation, evaluate
-from eventplane.cesql.operations import Type, cast
 from eventplane.cesql.tree import Node
 from eventplane.contract import (
     Channel,
@@ -161,19 +160,11 @@ def _sql_condition(text: str, node: Node, result: Evaluation, attributes: Attrib
         {name: attributes.get(name) for name in names},
         result.value,
         tuple(f"{each.kind}: {each}" for each in result.errors),
-        tuple(_joined_condition(each, attributes) for each in joined),
+        tuple(
+            _sql_condition(write(each), each, evaluate(each, attributes).as_condition(), attributes)
+            for each in joined
+        ),
     )
-
-
-def _joined_condition(node: Node, attributes: Attributes) -> Clause:
-    result = evaluate(node, attributes)
-    if not result.errors:
-        # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
-        try:
-            result = Evaluation(cast(result.value, Type.BOOLEAN))
-        except CesqlCastError as error:
-            result = Evaluation(result.value, (error,))
-    return _sql_condition(write(node), node, result, attributes)
 
 
 def _joined(node: Node) -> list[Node]:

@@ -236,14 +236,8 @@ def bad_operands(node: Node) -> list[tree.Literal]:
 
 
 def _exactly(node: Node, known: Attributes) -> Outcome:
-    result = evaluate(node, known)
-    try:
-        holds = cast(result.value, Type.BOOLEAN)
-    except CesqlCastError:
-        return "error"
-    if result.errors:
-        return "error"
-    return "true" if holds else "false"
+    result = evaluate(node, known).as_condition()
+    return "error" if result.errors else "true" if result.value else "false"
 
 
 def _joined(operator: tree.LogicOperator, left: Outcome, right: Outcome) -> Outcome:

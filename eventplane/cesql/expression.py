@@ -31,6 +31,15 @@ class Evaluation:
         """True if the event passes as a filter: only a Boolean true without an error does (section 1.2)."""
         return self.value is True and not self.errors
 
+    def as_condition(self) -> Evaluation:
+        """Return it as AND and OR take it: 'true' holds, which alone would not pass."""
+        if self.errors:
+            return self
+        try:
+            return Evaluation(cast(self.value, Type.BOOLEAN))
+        except CesqlError as error:
+            return Evaluation(self.value, (error,))
+
 
 def evaluate(node: Node, attributes: Attributes) -> Evaluation:
     """Return the value of `node` and its errors. Raises nothing."""
