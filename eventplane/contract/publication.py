@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ from eventplane.contract.canonical import (
     load_compiled,
 )
 from eventplane.contract.participants import leads_down
-from eventplane.names import DOWNLINK, FOLLOWED_CONTRACT
+from eventplane.names import DOWNLINK
 from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables
 from eventplane.values import is_timestamp
 
@@ -52,11 +52,6 @@ class Head:
     def versions(self) -> tuple[str, ...]:
         """The versions that may be in force, the best first."""
         return (self.version,) if self.previous is None else (self.version, self.previous)
-
-    def version_for(self, attributes: Mapping[str, object]) -> str:
-        """Return the version by which the event of a device with these attributes is judged."""
-        candidate = self.candidate
-        return candidate if candidate and attributes.get(FOLLOWED_CONTRACT) == candidate else self.version
 
 
 HEADS: Final = "heads/"

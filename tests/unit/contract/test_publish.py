@@ -31,7 +31,6 @@ from eventplane.contract.publication import (
     cloud_destinations,
     contract_id,
 )
-from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.resource_names import RECEIPTS_OUTPUT, RETIRED_OUTPUT
 from eventplane.settings import written
 from eventplane_aws.rules import DYNAMODB_ITEM
@@ -262,12 +261,6 @@ def test_a_candidate_is_in_force_beside_the_other(publisher: ContractPublisher, 
     assert (head.version, head.candidate) == (DEPLOYED.version, NEW.version)
     assert ContractTable(DynamoDbTables(dynamodb, urandom), TABLE).contract(NEW.version) == NEW
     assert publisher.offer(NEW) == head_of(publisher) == head
-    named = {FOLLOWED_CONTRACT: NEW.version}
-    assert [head.version_for(each) for each in (named, {}, {FOLLOWED_CONTRACT: "forged"})] == [
-        NEW.version,
-        DEPLOYED.version,
-        DEPLOYED.version,
-    ]
 
 
 @pytest.mark.parametrize("is_published", [False, True])
@@ -280,7 +273,6 @@ def test_a_roll_out_ends_in_one_version(publisher: ContractPublisher, is_publish
         head = end(NEW.version)
         assert end(NEW.version) == head_of(publisher) == head
         assert (head.version, head.candidate) == (version, None)
-        assert head.version_for({FOLLOWED_CONTRACT: NEW.version}) == version
     assert publisher.offer(NEW) == head
     with pytest.raises(NoCandidateError):
         publisher.go_back(NEW.version)
