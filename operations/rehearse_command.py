@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -296,7 +297,7 @@ def _ms(of: date) -> int:
 
 
 def _in_force(days: Days, names: Sequence[str], of: date) -> Contract:
-    """Return the contract by which the day's last decision was made. Raises `EventPlaneError`."""
+    """Return the contract by which most decisions were made at the day's end. Raises `EventPlaneError`."""
     end_ms = _ms(of + timedelta(days=1))
     for name in reversed(names):
         rows = [
@@ -305,7 +306,8 @@ def _in_force(days: Days, names: Sequence[str], of: date) -> Contract:
             if each["basis"] in (None, Basis.IN_FORCE) and each["decided_at_ms"] < end_ms
         ]
         if rows:
-            version = max((each["decided_at_ms"], each["contract_version"]) for each in rows)[1]
+            # Not the last one: a candidate decides too, for few devices.
+            version = Counter(each["contract_version"] for each in rows).most_common(1)[0][0]
             compiled = days.contract(version)
             try:
                 return load_compiled(compiled or b"", f"the archived contract {version}")

@@ -459,6 +459,15 @@ def test_the_old_contract_must_be_known(day: Day) -> None:
     assert "names no contract in force" in day.rehearse({})[1]["error"]
 
 
+def test_a_candidate_is_not_what_was_in_force(day: Day) -> None:
+    """The contract of few devices decided last."""
+    candidate = changed({"routes/more": {"filter": {"exact": {"type": CALL}}, "to": "desk.inbox"}})
+    day.folder.put(f"{CONTRACTS}/{candidate.version}.json", candidate.canonical)
+    last = decided(sent("3", NOTE, subject="a"), 130_000, contract_version=candidate.version)
+    day.folder.write(LEDGER, [decided(ALARM_EVENT), decided(NOTE_EVENT, 120_000), last], DAY)
+    assert day.rehearse({})[1]["old"] == OLD.version
+
+
 def test_a_day_without_rows_of_it(day: Day) -> None:
     """Of another day are rows that were written on this one."""
     day.folder.write(TAP, [line(ALARM_EVENT)], "2026-01-02")
