@@ -9,9 +9,8 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -122,59 +121,6 @@ def open_output(uri: str) -> Objects:
     if not uri.startswith(_S3):
         Path(uri).mkdir(parents=True, exist_ok=True)
     return open_archive(uri)
-
-
-class MemoryObjects:
-    """`Objects` in memory: `bodies` by name, written in their order. There are no versions."""
-
-    def __init__(self, bodies: Mapping[str, bytes] | None = None, uri: str = "memory:") -> None:
-        self.uri = uri
-        self._writes = count()
-        self._held: dict[str, tuple[bytes, int]] = {}
-        for name, body in (bodies or {}).items():
-            self.write(name, body)
-
-    def beneath(self, folder: str) -> list[Stored]:
-        found = sorted(name for name in self._held if name.startswith(_prefix(folder)))
-        return [Stored(name, len(self._held[name][0]), str(at := self._held[name][1]), at) for name in found]
-
-    def folders(self, folder: str) -> list[str]:
-        start = len(_prefix(folder))
-        inside = (name[start:].partition("/") for name in self._held if name.startswith(_prefix(folder)))
-        return sorted({first for first, slash, _ in inside if slash})
-
-    def read(self, name: str) -> bytes | None:
-        return self._held.get(name, (None, 0))[0]
-
-    def digest(self, stored: Stored) -> str:
-        return f"sha256:{hashlib.sha256(self._held[stored.name][0]).hexdigest()}"
-
-    def write(self, name: str, body: bytes) -> None:
-        self._held[name] = body, next(self._writes)
-
-    def create(self, name: str, body: bytes) -> bool:
-        if name in self._held:
-            return False
-        self.write(name, body)
-        return True
-
-    def move(self, name: str, target: str) -> None:
-        self.write(target, self._held.pop(name)[0])
-
-    def delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._held.pop(name, None)
-
-    def clear(self, folder: str) -> None:
-        self.delete([each.name for each in self.beneath(folder)])
-
-    def delete_old_versions(self, prefix: str) -> OldVersions:  # noqa: ARG002 - as the protocol has it
-        """Delete nothing: there are no versions."""
-        return OldVersions(0, 0)
-
-
-def _prefix(folder: str) -> str:
-    return f"{folder}/" if folder else ""
 
 
 class FolderObjects:

@@ -75,7 +75,7 @@ class CloudModel:
         self.clock: Clock = lambda: engine.now_ms
         self.sqs = Queues(engine, self.clock, weather.share)
         self.dynamodb = FakeDynamoDb()
-        self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
+        self.s3 = FakeS3(self.clock)
         self.numbers = count(1)
         self.executions = 0
         """Of all functions at the moment."""

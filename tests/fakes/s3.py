@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +31,7 @@ class FakeS3(FakeClient):
 
     service = "s3"
 
-    def __init__(self, clock: FakeClock | None = None) -> None:
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
         super().__init__()
         self.clock = clock or FakeClock()
         self.buckets: dict[str, dict[str, FakeObject]] = {}

@@ -15,7 +15,6 @@ from eventplane.envelope import Sender
 from eventplane.names import EPOCH, SEQUENCE, SUBSCRIBERS
 from eventplane.reasons import REDRIVE
 from glue_jobs.common.attestation import open_key
-from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit.audit import Audit, AuditRequest
 from glue_jobs.delivery_audit.findings import ALLOWED, BROKEN, INCOMPLETE, Hop, Kind, weight_of
 from glue_jobs.delivery_audit.findings import Finding as Found
@@ -26,6 +25,7 @@ from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from lab.histories.cloud import BUCKET
 from lab.histories.oracles.delivered import discarded, letters, letters_about, put, taken
 from lab.histories.oracles.finding import OracleFinding
+from tests.fakes.objects import MemoryObjects
 
 if TYPE_CHECKING:
     from lab.histories.history import History

@@ -18,7 +18,6 @@ from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.lines import PlainArchive
-from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit import judging
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, archived, load_history
 from glue_jobs.delivery_audit.event_group import EventGroup, Judgement, LedgerRow, RowCount, Ruling
@@ -30,6 +29,7 @@ from glue_jobs.delivery_audit.judging import usages
 from glue_jobs.delivery_audit.plain_rows import handover_rows, ledger_rows, tap_rows
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.rules import LATENESS_S, MissingRows, Rules, Watermark, Window
+from tests.fakes.objects import MemoryObjects
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}

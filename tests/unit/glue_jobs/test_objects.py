@@ -1,4 +1,4 @@
-"""The archive's objects: memory, folder and bucket behave alike, and a bucket besides has versions."""
+"""The archive's objects: folder and bucket behave alike, and a bucket besides has versions."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,6 @@ from glue_jobs.common.objects import (
     ArchiveNotFoundError,
     BucketObjects,
     FolderObjects,
-    MemoryObjects,
     Objects,
     OldVersions,
     RefusedDeletionError,
@@ -37,12 +36,10 @@ def bucket(s3: Any) -> BucketObjects:
     return BucketObjects(s3, BUCKET)
 
 
-@pytest.fixture(params=["memory", "folder", "bucket"])
+@pytest.fixture(params=["folder", "bucket"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     if request.param == "folder":
         return FolderObjects(tmp_path)
-    if request.param == "memory":
-        return MemoryObjects()
     return request.getfixturevalue("bucket")
 
 

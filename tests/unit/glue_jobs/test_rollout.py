@@ -11,13 +11,13 @@ from eventplane.contract.publication import HEADS, Head
 from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.values import timestamp_ms, timestamp_of_ms
 from glue_jobs.common.attestation import open_key
-from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit.audit import AuditRequest
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, archived, load_history
 from glue_jobs.delivery_audit.judging import usages
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.rules import Watermark
 from glue_jobs.delivery_audit.small import audit_small
+from tests.fakes.objects import MemoryObjects
 from tests.spark.small_archive import ALARM, DIARY, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import ALL_DAYS, AS_OF, ledger_row
 
