@@ -202,22 +202,23 @@ class PlainDevices:
         """Return the hours, counted from 1970, of what the ledger alone has."""
         return {row.entered_at_ms // HOUR_MS for row in self._found["not_in_tap"]}
 
-    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, Found]:
-        """Judge each device, and return besides what was found of events and devices."""
+    def gathered(self, owners: Mapping[str, tuple[str, ...]]) -> Iterator[DeviceRows]:
+        """Bring together the rows that each device is judged by; `owners` are `Scope.owners`."""
         hours, strays = defaultdict[str, list[HourRow]](list), defaultdict[str, list[NotInTap]](list)
-        readers = readers_of(scope.owners)
+        readers = readers_of(owners)
         for hour, *_ in self._sent:
             epoch = hour.epoch or ""
-            for owner in judged_with(hour.client_id, scope.owners.get(epoch, ()), readers.get(epoch, ())):
+            for owner in judged_with(hour.client_id, owners.get(epoch, ()), readers.get(epoch, ())):
                 hours[owner].append(hour)
         for row in self._found["not_in_tap"]:
             strays[row.client_id or ""].append(row)
-        counts, listed = self._counts, self._listed
-        gathered = (
-            DeviceRows(each, hours[each], strays[each], counts.get(each, ()), *listed.get(each, ()))
-            for each in sorted({*hours, *strays, *listed})
-        )
-        judgements = [*judge_devices(gathered, scope, absent)]
+        for each in sorted({*hours, *strays, *self._listed}):
+            known = self._counts.get(each, ()), *self._listed.get(each, ())
+            yield DeviceRows(each, hours[each], strays[each], *known)
+
+    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, Found]:
+        """Judge each device, and return besides what was found of events and devices."""
+        judgements = [*judge_devices(self.gathered(scope.owners), scope, absent)]
         findings = [each for judgement in judgements for each in judgement.findings]
         days = [day for judgement in judgements for day in judgement.days]
         rows = [row for judgement in judgements for row in judgement.deliveries]

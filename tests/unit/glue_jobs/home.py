@@ -27,12 +27,16 @@ from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 from eventplane.report_reader import RULES
-from glue_jobs.delivery_audit.claims import HourRow, SenderEvents, judged_with, owners_of, readers_of
+from glue_jobs.delivery_audit.audit import FOUND
+from glue_jobs.delivery_audit.claims import HourRow, owners_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, judge_device
+from glue_jobs.delivery_audit.devices import Listed
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.home import Due
 from glue_jobs.delivery_audit.number_ranges import pack_events
+from glue_jobs.delivery_audit.plain_rows import SentRow
+from glue_jobs.delivery_audit.small import PlainDevices
 
 UPLINK = "device.outbox"
 SIREN = "siren.inbox"
@@ -286,37 +290,26 @@ class Home:
         return Event(self.client_id, self.epoch, self.at_ms, self.number, key, report)
 
 
+def devices_of(
+    homes: Collection[Home], strays: Collection[NotInTap], registry: Listed | None = None
+) -> PlainDevices:
+    """Bring together what some homes sent, and what the ledger alone has."""
+    hours = [hour for home in homes for hour in home.gathered().hours]
+    sent = [
+        SentRow(each, each.first[0], any(row[3] == forwarder_source(each.client_id) for row in each.reports))
+        for each in hours
+    ]
+    return PlainDevices(sent, {**dict.fromkeys(FOUND, ()), "not_in_tap": [*strays]}, {}, registry)
+
+
 def judged_together(
     *homes: Home, scope: Scope | None = None, absent: Collection[int] = ()
 ) -> dict[str, DeviceJudgement]:
     """Judge each client id of some homes, with the rows of others that it needs."""
-    rows = [hour for home in homes for hour in home.gathered().hours]
-    strays = [each for home in homes for each in home.not_in_tap]
-    owners = owners_of(
-        SenderEvents(
-            each.client_id,
-            each.epoch,
-            any(report[3] == forwarder_source(each.client_id) for report in each.reports),
-            each.first[0],
-            len(each.events),
-            None,
-            each.first[0],
-        )
-        for each in rows
-    )
-    readers = readers_of(owners)
-    found: dict[str, list[HourRow]] = defaultdict(list)
-    for each in rows:
-        epoch = each.epoch or ""
-        for name in judged_with(each.client_id, owners.get(epoch, ()), readers.get(epoch, ())):
-            found[name].append(each)
+    devices = devices_of(homes, [each for home in homes for each in home.not_in_tap])
+    owners = owners_of(devices.senders())
     scope = replace(scope or SCOPE, owners=owners)
-    return {
-        name: judge_device(
-            DeviceRows(name, those, [each for each in strays if each.client_id == name]), scope, absent
-        )
-        for name, those in sorted(found.items())
-    }
+    return {each.client_id: judge_device(each, scope, absent) for each in devices.gathered(owners)}
 
 
 SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from eventplane.device_reports import forwarder_source
 from eventplane.names import EPOCH, SEQUENCE
-from glue_jobs.delivery_audit.audit import FOUND
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.devices import Fleet, Listed, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
-from glue_jobs.delivery_audit.plain_rows import SentRow
-from glue_jobs.delivery_audit.small import PlainDevices
 from lab.benchmarks.audit.hostile import hostile_reports
-from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, SIREN, Event, Home
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, SIREN, Event, Home, devices_of
 
 NOBODY = NotInTap(
     "ghost", "ghost/voice", "//ghost", "e", "t", "doors", "doors.inbox", "v1", NOON_MS, "ledger/1"
@@ -33,15 +29,7 @@ def fleet_of(
     absent: Collection[int] = (),
 ) -> tuple[Fleet, Any]:
     """Return what is known of all devices of some homes."""
-    hours = [hour for home in homes for hour in home.gathered().hours]
-    sent = [
-        SentRow(
-            hour, hour.first[0], any(each[3] == forwarder_source(hour.client_id) for each in hour.reports)
-        )
-        for hour in hours
-    ]
-    devices = PlainDevices(sent, {**dict.fromkeys(FOUND, ()), "not_in_tap": [*strays]}, {}, registry)
-    return judge_fleet(devices, scope, absent=absent)
+    return judge_fleet(devices_of(homes, strays, registry), scope, absent=absent)
 
 
 def test_devices_are_judged_as_a_fleet() -> None:
