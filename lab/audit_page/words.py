@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from glue_jobs.delivery_audit.verdict import at_home, attested
+from glue_jobs.delivery_audit.verdict import at_home, attested, percent
 
 HOPS: Final = {
     "device_inbox": "device to a service in the home",
@@ -63,9 +63,7 @@ def count(number: float | None) -> str:
 
 def share(part: float | None) -> str:
     """Return a share of 1 in per cent, as the audit's reasons do; all but one is not 100 %."""
-    if part is None:
-        return "unknown"
-    return "100 %" if part >= 1 else f"{min(100 * part, 99.9):.1f} %"
+    return "unknown" if part is None else percent(part)
 
 
 def duration(milliseconds: float | None) -> str:

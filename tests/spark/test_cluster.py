@@ -10,14 +10,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyspark
-from pyspark.sql import SparkSession
+import pytest
 
 from glue_jobs.delivery_audit import main as job
 from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
+from lab.audits import read_report
+from lab.benchmarks.audit.proof import table_rows
 from stacks.bundling import copy_packages
 
 AS_OF = ("--DATE", "all", "--AS_OF", "2026-04-01T00:00:00Z")
@@ -71,21 +72,14 @@ def executors(log: Path) -> set[str]:
     return {each["Task Info"]["Executor ID"] for each in events if each["Event"] == "SparkListenerTaskEnd"}
 
 
-def tables(spark: SparkSession, output: Path) -> dict[str, list[Any]]:
+def tables(output: Path) -> dict[str, list[str]]:
     """The rows of each table beneath `output`, in order."""
-    found = {}
-    for name in ("findings", "routes", "devices", "consumers", "quarantine"):
-        rows = spark.read.parquet(str(output / name)).collect()
-        found[name] = sorted(map(repr, rows))
-    return found
+    names = "findings", "routes", "devices", "consumers", "quarantine"
+    return {name: sorted(map(repr, table_rows(output / name))) for name in names}
 
 
-def report(output: Path) -> dict[str, Any]:
-    """The report beneath `output`."""
-    return json.loads((output / "reports" / "all" / "0.json").read_text())
-
-
-def test_two_executors_find_what_one_process_finds(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_two_executors_find_what_one_process_finds(tmp_path: Path) -> None:
     generate(tmp_path, PLAN, audited_contracts())
     archive = str(tmp_path / "archive")
     alone, together = tmp_path / "alone", tmp_path / "together"
@@ -94,8 +88,8 @@ def test_two_executors_find_what_one_process_finds(spark: SparkSession, tmp_path
     cluster.mkdir()
     submit(cluster, "--INPUT", archive, "--OUTPUT", str(together), "--WORK", str(tmp_path / "work"), *AS_OF)
     assert executors(cluster / "log") == {"0", "1"}
-    assert report(together) == report(alone)
-    assert tables(spark, together) == tables(spark, alone)
+    assert read_report(together) == read_report(alone)
+    assert tables(together) == tables(alone)
     # What was kept while it ran is gone, and nothing of it was ever beneath the output.
     assert not [each for each in (tmp_path / "work").rglob("*") if each.is_file()]
     assert not (together / "work").exists()

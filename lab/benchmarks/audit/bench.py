@@ -100,17 +100,6 @@ class Run:
         return self.audit.cpu_s / self.events * 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class OneDay:
-    """The objects that the audit of one day among many listed and opened, of all `objects`."""
-
-    form: QuestionForm
-    objects: int
-    objects_listed: int
-    objects_opened: int
-    folders_listed: int
-
-
 def _python(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", module, *map(str, arguments)]
 
@@ -197,26 +186,6 @@ def run(plan: Scale, folder: Path, repeat: int = 1) -> Iterator[Run]:
         )
 
 
-def one_day(folder: Path) -> Iterator[OneDay]:
-    """Audit one day of an archive of many, and count what is touched for it.
-
-    Of its compacted form that day is compacted, the others are raw.
-    """
-    generate(folder, DAYS_PLAN, audited_contracts())
-    raw, compacted = folder / "archive", folder / "compacted"
-    _compacted(raw, compacted, DAY)
-    for form, archive in ((QuestionForm.RAW, raw), (QuestionForm.COMPACTED, compacted)):
-        with watched(archive) as accesses:
-            measured(audit_command(archive, folder / f"{form}-audit", DAY), environment())
-        yield OneDay(
-            form=form,
-            objects=sum(each.is_file() for each in archive.rglob("*")),
-            objects_listed=accesses.objects_listed(),
-            objects_opened=len(accesses.opened),
-            folders_listed=len(accesses.listed),
-        )
-
-
 def _of_run(each: Run) -> Iterator[Figure]:
     is_small, name = each.events < 2 * SMALL, each.name
     note = f"{each.archive_mib:,.0f} MiB, {each.form}, by {each.engine}; from the command's start to its end"
@@ -280,17 +249,27 @@ def sizes(options: Namespace) -> Iterator[Figure]:
 
 
 def days(_: Namespace) -> Iterator[Figure]:
-    """Yield what the audit of one day among many lists and opens."""
-    with TemporaryDirectory(prefix="audit-bench-") as folder:
-        for day in one_day(Path(folder)):
-            note = f"of {day.objects:,} in {DAYS} days; an audit of {DAY}"
+    """Audit one day of an archive of many, and yield what is listed and opened for it.
+
+    Of its compacted form that day is compacted, the others are raw.
+    """
+    with TemporaryDirectory(prefix="audit-bench-") as name:
+        folder = Path(name)
+        generate(folder, DAYS_PLAN, audited_contracts())
+        raw, compacted = folder / "archive", folder / "compacted"
+        _compacted(raw, compacted, DAY)
+        for form, archive in ((QuestionForm.RAW, raw), (QuestionForm.COMPACTED, compacted)):
+            with watched(archive) as accesses:
+                measured(audit_command(archive, folder / f"{form}-audit", DAY), environment())
             counts = {
-                "objects_listed": day.objects_listed,
-                "objects_opened": day.objects_opened,
-                "folders_listed": day.folders_listed,
+                "objects_listed": accesses.objects_listed(),
+                "objects_opened": len(accesses.opened),
+                "folders_listed": len(accesses.listed),
             }
-            for name, count in counts.items():
-                yield Figure(f"audit_one_day_{day.form}_{name}", count, "", note=note)
+            objects = sum(each.is_file() for each in archive.rglob("*"))
+            note = f"of {objects:,} in {DAYS} days; an audit of {DAY}"
+            for kind, count in counts.items():
+                yield Figure(f"audit_one_day_{form}_{kind}", count, "", note=note)
 
 
 BENCHMARK = Benchmark(

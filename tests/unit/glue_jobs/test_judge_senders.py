@@ -177,21 +177,6 @@ def test_a_successors_decision_confirms(archive: SmallArchive) -> None:
     assert judged(archive).kinds() == [("duplicate", "home-1", "alarms")]
 
 
-@pytest.mark.parametrize(("left_ms", "kind"), [(5 * MINUTE_MS, "lost"), (0, "expired")])
-def test_a_fast_router_expires_nothing(archive: SmallArchive, left_ms: int, kind: str) -> None:
-    expiry_ms = NOON_MS + left_ms
-    event = archive.event(
-        ALARM, senderservice="voice", expirytime=f"2026-03-01T12:{expiry_ms % 3_600_000 // MINUTE_MS:02d}:00Z"
-    )
-    archive.accept(event)
-    row = archive.record(event, route="alarms", destination="help.inbox", outcome=Outcome.EXPIRED)
-    archive.ledger.append(replace(row, decided_at_ms=NOON_MS + 10 * MINUTE_MS))
-    report = judged(archive)
-    assert {each.kind for each in report.findings} == {"clock_skew", kind}
-    (skew,) = (each for each in report.findings if each.kind == "clock_skew")
-    assert (skew.hop, skew.detail) == ("router", "the router's clock is at least 419980 ms ahead")
-
-
 def test_a_contract_beside_its_successor_is_stale_after_a_while(archive: SmallArchive) -> None:
     old, new = archive.contract, with_senders(voice=[ALARM], siren=[], care=[MESSAGE], help=[])
     archive.contracts = [old, new]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lab.audit_page import words
 from lab.audit_page.drawings import BANDS, heat_map
 from lab.audit_page.page import trace_command, write_page
 from tests.audit_report import finding, hour, report
@@ -34,13 +33,6 @@ def test_the_heat_map_tells_states_apart() -> None:
     assert list(bands) == ["home-2", "home-1"]
     cell = drawn.rows[0][1][1]
     assert cell.text == "2026-03-01 01:00: 91 events, 9 lost"
-
-
-@pytest.mark.parametrize(
-    ("part", "told"), [(None, "unknown"), (0.0632, "6.3 %"), (0.99999, "99.9 %"), (1.0, "100 %")]
-)
-def test_less_than_all_is_never_100_percent(part: float | None, told: str) -> None:
-    assert words.share(part) == told
 
 
 def test_no_name_becomes_a_command() -> None:
