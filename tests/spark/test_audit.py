@@ -16,27 +16,22 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from pyspark.sql import SparkSession
 
-from contract import load_contract
 from eventplane.contract import compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import router_source
-from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import FAILED
 from eventplane.ingest import OPERATOR
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import Basis, to_line
 from eventplane.limits import MAX_DEPTH, MAX_HOPS, MAX_NUMBER_CHARACTERS, MAX_SENT_EVENT_BYTES
-from eventplane.names import REPLY_TYPE, VERDICT
+from eventplane.names import REPLY_TYPE
 from eventplane.reasons import REDRIVE, Outcome, Reason
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
-from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import Past
-from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.main import main, read_arguments, request_of
 from lab.audits import read_report
 from tests.spark.both_ways import differences
@@ -315,86 +310,6 @@ def written(spark: SparkSession, output: Path, *words: str) -> dict[str, Any]:
     read = {each: spark.read.json if each == "replay" else spark.read.parquet for each in TABLES}
     tables = {name: each(str(output / name)) for name, each in read.items()}
     return report | {name: (each.schema, sorted(each.collect(), key=str)) for name, each in tables.items()}
-
-
-def test_bad_rows_are_quarantined_with_a_reason(
-    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
-) -> None:
-    archive.send()
-    good_tap, good_ledger = archive.tap[0], archive.ledger[0]
-    archive.tap += [
-        replace(good_tap, event="{half an event"),
-        replace(good_tap, event=None),
-        replace(good_tap, event=None, refusal="not_json"),
-        replace(good_tap, accepted_at_ms=10**18),
-    ]
-    archive.ledger.append(replace(good_ledger, destination=None))
-    archive.bad_lines = [
-        ("tap", '{"accepted_at_ms": 12'),
-        ("ledger", '{"decided_at_ms": "noon"}'),
-        ("ledger", "{}"),
-        ("ledger", json.dumps({"source": "s", "outcome": "eaten"})),
-    ]
-    report = audit(output="audit")
-    assert report["totals"]["quarantined"] == 9
-    assert {(row["archive"], row["reason"]): row["rows"] for row in report["quarantine"]} == {
-        ("tap", "unreadable_line"): 1,
-        ("tap", "event_without_identity"): 1,
-        ("tap", "neither_event_nor_refusal"): 1,
-        ("tap", "refusal_without_bytes"): 1,
-        ("tap", "impossible_time"): 1,
-        ("ledger", "unreadable_line"): 1,
-        ("ledger", "delivered_nowhere"): 1,
-        ("ledger", "missing_member"): 2,
-    }
-    # In = good + quarantined.
-    assert (report["window"]["tap_rows"], report["window"]["ledger_rows"]) == (1 + 5, 1 + 4)
-    kept = spark.read.parquet(str(tmp_path / "audit" / "quarantine"))
-    (text,) = kept.where("archive = 'tap' and reason = 'unreadable_line'").collect()
-    assert text["text"] == '{"accepted_at_ms": 12'
-
-
-def test_a_right_archive_is_filed_and_a_verdict_that_could_not_be_sent_goes_with_the_next_one(
-    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive.send(ALARM)
-    archive.send(READING)
-    archive.send(READING, "home-2")
-    sent: list[Envelope] = []
-
-    def fail(url: str, event: Envelope) -> None:
-        raise OutboxError(url, "no")
-
-    output = tmp_path / "audit"
-    arguments = "all", "2026-04-01T00:00:00Z", "audit", "--OUTBOX", "https://queue"
-    monkeypatch.setattr(publication, "send_verdict", fail)
-    with pytest.raises(OutboxError, match="the report is filed"):
-        audit(*arguments)
-    monkeypatch.setattr(publication, "send_verdict", lambda _, event: sent.append(event))
-    report = audit(*arguments)
-    assert report["findings"] == []
-    assert [report["totals"][name] for name in ("events_archived", "expected", "delivered", "lost")] == [
-        3,
-        3,
-        3,
-        0,
-    ]
-    assert report["by_destination"] == {
-        "care.inbox": {"delivered_unique": 2, "delivered_total": 2, "may_expire": 0},
-        "help.inbox": {"delivered_unique": 1, "delivered_total": 1, "may_expire": 0},
-    }
-    assert report["window"]["first_accepted_ms"] == NOON_MS
-    # What main returned is what stands in the file, and the tables say the same.
-    assert read_report(output) == report
-    routes = spark.read.parquet(str(output / "routes")).orderBy("route").collect()
-    assert [(str(row["date"]), row["route"], row["expected"]) for row in routes] == [
-        (DAY, "alarms", 1),
-        (DAY, "readings", 2),
-    ]
-    assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
-    assert parse_event((output / "verdicts" / "all.json").read_text().strip()) == sent[-1]
-    (schema,) = load_contract().event_types[VERDICT].schemas.values()
-    jsonschema.validate(sent[-1].data(), dict(schema))
 
 
 def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(

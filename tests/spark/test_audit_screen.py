@@ -3,7 +3,6 @@
 import gzip
 import json
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -25,22 +24,10 @@ from glue_jobs.delivery_audit.small import audit_small
 from lab.archive_generator.flows import audited_contracts
 from lab.archive_generator.generator import Scale, generate
 from tests.spark.both_ways import result
-from tests.spark.damage.archive import DAY
-from tests.spark.damage.kinds import damage
 from tests.spark.small_archive import ALARM, NOON_MS, SmallArchive, small_contract
 
 AS_OF_MS: Final = 1_775_001_600_000
 """2026-04-01, UTC midnight."""
-
-DAMAGED: Final = (
-    "hour_gone_tap tap_rows_gone reused_id altered_in_the_tap altered_in_the_ledger foreign_client "
-    "cold_router lost_on_a_route lost_behind_the_inbox forged_decision ghost_queue early_decision other_type "
-    "other_sender unknown_contract unknown_outcome attempt_as_text cut_line rolling_upgrade hour_gone_ledger "
-    "truncated_handovers rows_twice midnight_skew entered_two_days_later entered_an_hour_earlier "
-    "accepted_an_hour_later impossible_entry fast_router impossible_answer expired_in_another_form "
-    "expiry_unreadable reused_id_on_the_next_day copy_on_the_next_day object_gone_tap object_gone_handovers "
-    "more_lost_than_gone"
-)
 
 
 def give_up(archive: Path) -> None:
@@ -59,29 +46,19 @@ def give_up(archive: Path) -> None:
     (file.parent / "letters.json.gz").write_bytes(gzip.compress("".join(letters[:9]).encode()))
 
 
-# What is settled meets an object that cannot be read after others were settled. Where objects that are gone
-# held less than is missing, events are judged in two rounds, and screened once.
-@pytest.mark.parametrize(
-    "damages", ["", DAMAGED, "more_lost_than_gone"], ids=["faults", "damages", "two rounds"]
-)
-def test_the_screen_changes_no_result(spark: SparkSession, tmp_path: Path, damages: str) -> None:
-    plan = Scale(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Scale(6_000, fault_every=20)
-    generate(tmp_path, plan, audited_contracts())
-    damage(tmp_path / "archive", damages.split())
-    if not damages:
-        give_up(tmp_path / "archive")
-    # One day has rows of the days around, which belong to it or do not.
-    window = Window(date.fromisoformat(DAY) if damages else None)
+def test_the_screen_changes_no_result(spark: SparkSession, tmp_path: Path) -> None:
+    generate(tmp_path, Scale(6_000, fault_every=20), audited_contracts())
+    give_up(tmp_path / "archive")
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
 
     said = list[str]()
-    asked = AuditRequest(*folders, window, Watermark(AS_OF_MS), open_key(None), progress=said.append)
+    asked = AuditRequest(*folders, Window(None), Watermark(AS_OF_MS), open_key(None), progress=said.append)
     expected = result(audit_small(asked))
-    assert damages or "bug, by" in str(expected["finding"])
+    assert "bug, by" in str(expected["finding"])
     with audited(spark, asked) as audit:
         assert result(audit) == expected
     # What is not damaged is counted, and not judged one by one.
-    assert damages or not any("not ordinary" in each for each in said)
+    assert not any("not ordinary" in each for each in said)
     assert not any((tmp_path / "w").rglob("*.parquet"))
     # All is judged one by one to be listed: each delivery has the same row, and all else is the same.
     asked = replace(asked, is_listed=True)

@@ -22,11 +22,9 @@ from glue_jobs.delivery_audit.main import main as audit_main
 from glue_jobs.erasure.main import LeftOverError, main
 from glue_jobs.erasure.names import NUMBER as NUMBER_REASON
 from glue_jobs.erasure.names import Names, mark
-from glue_jobs.erasure.person import UNREADABLE, Eraser, Person, TooWideError
-from glue_jobs.erasure.portions import Portion
+from glue_jobs.erasure.person import UNREADABLE, TooWideError
 from tests.spark.small_archive import ALARM, DAY, HOUR_MS, NOON_MS, SmallArchive, small_contract
 from tests.spark.test_compaction import HOUR, table
-from tests.unit.glue_jobs.test_erasure_names import NAME, generated
 
 NUMBER = 123_456_789_012
 """A client id, and a number that fits `devicesequence`."""
@@ -167,27 +165,6 @@ def test_a_dry_run_changes_nothing(peopled: SmallArchive) -> None:
     assert after == {each: body for each, body in before.items() if each != old}
 
 
-def test_an_interruption_forgets_no_removal(peopled: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    class PowerCutError(Exception):
-        pass
-
-    rewrite, done = Portion.rewrite, []
-
-    def some(*arguments: Any) -> None:
-        if len(done) == 2:
-            raise PowerCutError
-        rewrite(*arguments)
-        done.append(arguments)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Portion, "rewrite", some)
-        with pytest.raises(PowerCutError):
-            erase(peopled)
-    receipt = erase(peopled)
-    assert (sum(receipt["rows"].values()), sum(receipt["redacted"].values())) == (10, 2)
-    assert naming(peopled.folder, "//home-1/") == []
-
-
 def test_what_is_still_written_to_waits(peopled: SmallArchive) -> None:
     erase(peopled, now=datetime.fromtimestamp(NOON_MS / 1000, UTC) + timedelta(minutes=95))
     next_hour = HOUR.partition.replace("hour=12", "hour=13")
@@ -278,12 +255,6 @@ def test_audits_agree_on_others(archive: SmallArchive, tmp_path: Path, *, is_com
     assert of_others(after) == of_others(before)
     assert after["verdict"] == before["verdict"]
     assert (receipt["rows"]["tap"], receipt["redacted"]["tap"] > 20) == (1, True)
-
-
-def test_spark_and_python_find_the_same_names(spark: SparkSession) -> None:
-    texts, eraser = list(generated(20_000)), Eraser(Person(f"//{NAME}/"))
-    found = spark.sparkContext.parallelize([text for text, _ in texts], 4).map(eraser.names).collect()
-    assert found == [eraser.names(text) for text, _ in texts] == [is_named for _, is_named in texts]
 
 
 def test_the_search_finds_what_the_removal_does_not_know(peopled: SmallArchive) -> None:
