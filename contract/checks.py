@@ -30,7 +30,17 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import PLANE_TYPES
 from eventplane.filter_texts import to_document
 from eventplane.filters import All, Any, Combination, Filter, Not
-from eventplane.names import OWN_SERVICES, REPLY_TYPE, SUBSCRIBERS
+from eventplane.names import (
+    CANARY,
+    CANARY_ALARM,
+    CANARY_CLIENT,
+    MONITOR,
+    NOTICE,
+    NOTICE_OF_MANY,
+    OWN_SERVICES,
+    REPLY_TYPE,
+    SUBSCRIBERS,
+)
 from eventplane.reach import Reachability, Way, place_of, types_of, ways_to_lead
 
 
@@ -39,6 +49,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
     reach = Reachability(contract)
     return (
         *_unreachable_channels(contract),
+        *_unheard_plane(contract),
         *_lost_order(contract, reach),
         *_waiting_alarms(contract, reach.takes),
         *_dead_letters_to_webhooks(contract),
@@ -79,6 +90,30 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
             f"participants.{contract.device.name}.outbox",
             "no route leads to the uplink, so nothing that happens in a home reaches the cloud",
             f"add a route to {uplink}",
+        )
+
+
+def _unheard_plane(contract: Contract) -> Iterator[Problem]:
+    """What the plane says of itself to somebody, and no route leads there: routes of 0.3.0 do not."""
+    routes = contract.routes_at(Place.CLOUD)
+    many = {each.destination for each in routes if can_match(each.filter, of_type(NOTICE_OF_MANY))}
+    for each in routes:
+        if MONITOR not in contract.participants or each.destination in many:
+            continue
+        if can_match(each.filter, of_type(NOTICE)):
+            yield Problem(
+                f"routes.{each.name}",
+                f"{each.destination} gets notices of one device, and not {NOTICE_OF_MANY}, which replaces "
+                "them in an outage of the fleet",
+                "filter by the prefix org.eventplane.notice.",
+            )
+    canary = {**of_type(CANARY_ALARM), "senderdevice": CANARY_CLIENT}
+    own = [each for each in routes if each.destination == f"{CANARY}.inbox"]
+    if own and not any(can_match(each.filter, canary) for each in own):
+        yield Problem(
+            f"routes.{own[0].name}",
+            "it takes none of the canary's alarms, so each of them counts as missed",
+            f"filter by the type {CANARY_ALARM} and the senderdevice {CANARY_CLIENT}",
         )
 
 
