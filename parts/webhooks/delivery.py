@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Webhook
 from eventplane.envelope import Envelope
 from eventplane.reasons import Reason
-from eventplane.records import ATTEMPTS, ConflictError, RecordError, Records
+from eventplane.records import ATTEMPTS, NEW, ConflictError, RecordError, Records
 from lambdas.common.aws import QUICK, WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
@@ -151,6 +151,7 @@ class Breaker:
         self._known = self._healthy
         self._known_until_ms = 0
         self._alone_until_ms = 0
+        self._is_untold = False
 
     def begin(self) -> None:
         """Have the record read before the next request: an invocation begins."""
@@ -159,6 +160,8 @@ class Breaker:
     def pause(self) -> PostFailure | None:
         """Return the endpoint's last failure while nothing may be sent to it, else None."""
         now_ms = self._clock()
+        if self._is_untold:
+            self._known = self._shared(self._tell, lambda: self._known)
         # A pause does not end early; the process that asks may be done before its time.
         if now_ms >= max(self._known.paused_until_ms, self._known_until_ms):
             self._known_until_ms = now_ms + KNOWN_MS
@@ -181,7 +184,7 @@ class Breaker:
         if failure is None or not failure.is_general:
             if self._known.failures:
                 self._shared(lambda: self._records.remove(self._known), lambda: True)
-                self._known = self._healthy
+                self._known, self._is_untold = self._healthy, False
                 self.begin()
             return failure
         now_ms = self._clock()
@@ -196,9 +199,11 @@ class Breaker:
                 now_ms=now_ms,
             )
 
-        self._known = self._shared(
-            lambda: self._records.change(failed, self._healthy.endpoint), lambda: failed(self._known)
-        )
+        self._is_untold = True
+        if failed(self._known).left_ms(now_ms) > ALONE_MS:
+            # This process may end before the table is asked again, and others would never know.
+            self._alone_until_ms = 0
+        self._known = self._shared(lambda: self._written(failed), lambda: failed(self._known))
         return replace(failure, retry_after_s=self._known.left_ms(now_ms) / 1_000)
 
     def _claim(self) -> bool:
@@ -207,6 +212,21 @@ class Breaker:
         stored = self._shared(lambda: self._records.write(asked), lambda: asked)
         self._known = stored or self._known
         return stored is not None
+
+    def _tell(self) -> EndpointState:
+        """Write what this process saw alone, unless others have seen a pause that is longer."""
+
+        def later(before: EndpointState | None) -> EndpointState:
+            if before and before.paused_until_ms >= self._known.paused_until_ms:
+                return before
+            return replace(self._known, revision=before.revision if before else NEW)
+
+        return self._written(later)
+
+    def _written(self, change: Callable[[EndpointState | None], EndpointState]) -> EndpointState:
+        state = self._records.change(change, self._healthy.endpoint)
+        self._is_untold = False
+        return state
 
     def _read(self) -> EndpointState:
         return self._records.read(self._healthy.endpoint) or self._healthy

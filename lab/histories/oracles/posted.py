@@ -35,6 +35,11 @@ def judged(history: History) -> Iterator[OracleFinding]:
         for each in history.story.decisions
         if (each.what, each.who) in (("outage", "dynamodb"), ("throttle", "put_item"))
     ]
+    away += [
+        (each.at_s - WRITES_S, each.at_s)
+        for each in history.engine.notes
+        if each.lane == SUBSCRIBERS and each.text.endswith("is refused")
+    ]
     for endpoint in endpoints:
         known = [
             each

@@ -317,6 +317,34 @@ def test_without_the_table_a_process_goes_by_what_it_knows(
     assert not shared.ask(other)
 
 
+@pytest.mark.parametrize("failure", [answered(429, retry_after="900"), answered(410)])
+def test_a_long_pause_is_told_at_once(fake_aws: Any, failure: PostFailure) -> None:
+    records(fake_aws.dynamodb, ENDPOINTS, ENDPOINT)
+    client = FailingClient(fake_aws.dynamodb)
+    shared = Processes(tables=DynamoDbTables(client, urandom))
+    one = shared.breaker()
+    assert one.enter() is None
+    client.end()
+    one.learn(failure, shared.clock())
+    assert not shared.ask(shared.breaker())
+
+
+@pytest.mark.parametrize("failure", [answered(429, retry_after="900"), answered(410)])
+def test_what_a_process_saw_alone_is_told(fake_aws: Any, failure: PostFailure) -> None:
+    records(fake_aws.dynamodb, ENDPOINTS, ENDPOINT)
+    client = FailingClient(fake_aws.dynamodb, "*")
+    shared = Processes(tables=DynamoDbTables(client, urandom))
+    one, other = shared.breaker(), shared.breaker()
+    assert shared.ask(one, failure)
+    client.end()
+    shared.clock.advance(ALONE_MS / 1_000)
+    assert not shared.ask(one)
+    assert not shared.ask(other)
+    shared.clock.advance(GONE_S)
+    assert shared.ask(other)
+    assert shared.ask(one)
+
+
 @pytest.mark.lost_answers
 def test_the_process_that_asks_goes_by_its_own_writes(fake_aws: Any) -> None:
     records(fake_aws.dynamodb, ENDPOINTS, ENDPOINT)
