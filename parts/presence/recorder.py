@@ -235,7 +235,7 @@ class Recorder:
             if known is None or stored is None:
                 again[device] = those
             elif stored.due_ms is not None and (
-                stored.due_ms != known.due_ms or not is_first or _is_redelivered(those)
+                stored.due_ms != known.due_ms or not is_first or _is_repeated(known, those)
             ):
                 timers.append(Timer(device, stored.due_ms))
         return again, self._parts.timers.arm(timers, self._parts.clock())
@@ -268,9 +268,12 @@ def _is_last_before(due_ms: int, known: PresenceItem, state: PresenceItem) -> bo
     return beat is not None and beat != known.heartbeat and due_ms <= beat.at_ms + 1_500 * beat.interval_s
 
 
-def _is_redelivered(noted: Iterable[Noted]) -> bool:
-    """Whether a run before this one may have ended between the write and the timer."""
-    return any(message.attempt > 1 for message, _ in noted)
+def _is_repeated(known: PresenceItem, noted: Iterable[Noted]) -> bool:
+    """Whether a run before this one may have ended between the write and the timer.
+
+    The count of receives does not tell: it begins again when an operator sends a dead letter back.
+    """
+    return any(observation.apply(known) is known for _, observation in noted)
 
 
 _READERS: Final[Mapping[PresenceSource, Reader]] = {

@@ -301,12 +301,13 @@ def test_an_obsolete_timer_and_one_of_an_unknown_device_end(world: World) -> Non
     assert world.words() == []
 
 
-def test_a_refused_timer_is_armed_later(world: World) -> None:
+@pytest.mark.parametrize("attempt", [2, 1], ids=["again", "redriven"])
+def test_a_refused_timer_is_armed_later(world: World, attempt: int) -> None:
     body = lifecycle(Line.CONNECTED, START)
     world.timer_sqs = FailingClient(world.sqs, "send_message_batch")
     assert world.record(body) == {"m0"}
     world.timer_sqs.end()
-    assert world.record(body, attempt=2) == frozenset()
+    assert world.record(body, attempt=attempt) == frozenset()
     world.fire(START + HOUR)
     assert world.words() == ["connected"]
 
