@@ -100,20 +100,24 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    window = _chosen(options, str(system.now().date() - timedelta(days=1)))
+    _present(options, window, audited(enter(options.env), options.env, window, options.timeout))
+    return DONE
+
+
+def audited(cloud: Cloud, environment: str, window: str, timeout_s: float = _TIMEOUT_S) -> Mapping[str, Any]:
+    """Run the audit of a window and return its report. Raises what `GlueAudit.report` raises."""
     # Only here: a folder is read without AWS.
     from operations.glue_audit import GlueAudit
     from operations.patience import Patience
 
-    window = _chosen(options, str(system.now().date() - timedelta(days=1)))
-    cloud = enter(options.env)
-    bucket = archive_bucket(options.env, cloud.account, cloud.region)
-    job = _job(cloud, options.env, is_today=window == system.now().date().isoformat())
-    say(f"{options.env}: {job} starts with {window}, after its present run if there is one; some minutes")
+    bucket = archive_bucket(environment, cloud.account, cloud.region)
+    job = _job(cloud, environment, is_today=window == system.now().date().isoformat())
+    say(f"{environment}: {job} starts with {window}, after its present run if there is one; some minutes")
     audit = GlueAudit(
         cloud, job, bucket, lambda run: say(f"run {run} is in progress, also if you stop waiting")
     )
-    _present(options, window, audit.report(window, Patience(options.timeout, _PAUSE_S)))
-    return DONE
+    return audit.report(window, Patience(timeout_s, _PAUSE_S))
 
 
 def _job(cloud: Cloud, environment: str, *, is_today: bool) -> str:

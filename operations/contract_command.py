@@ -15,7 +15,7 @@ from contract.diff import diff, diff_text
 from contract.loader import load_checked, load_contract
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
-from operations import explain_command, map_command, prove_command, rehearse_command
+from operations import explain_command, map_command, prove_command, rehearse_command, rollout_command
 from operations.command import (
     DONE,
     FAILED,
@@ -66,6 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     trying.arguments(verb("simulate", trying.run, "try it under traffic and weather, before it is deployed"))
     rehearsing = verb("rehearse", rehearse_command.run, "judge a new contract on a day of the archive")
     rehearse_command.arguments(rehearsing)
+    rolling = verb("rollout", rollout_command.run, "put it into force by stages, and go back at harm")
+    rollout_command.arguments(rolling)
     mapping = verb("map", map_command.run, "show which event a message of a mapped program becomes")
     map_command.arguments(mapping)
     allowing = verb("acl", _acl, "write an access file for the home's Mosquitto")

@@ -29,7 +29,15 @@ from contract.rehearsal import (
     Tapped,
     carried,
 )
-from eventplane.contract import Contract, ContractError, Transport, load_compiled
+from eventplane.contract import (
+    Contract,
+    ContractError,
+    Transport,
+    compile_contract,
+    contract_document,
+    load_compiled,
+)
+from eventplane.contract.subscription import subscribed_routes
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
@@ -106,7 +114,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what would change, and return whether an alarm loses its reader."""
-    old, tally, damaged = _rehearsed(options, new := load_contract(options.new))
+    old, tally, damaged = rehearsed(options, new := load_contract(options.new))
     document = _document(options.date, old, new, tally, damaged)
     present(options, document, _text(document, tally))
     if tally.lost:
@@ -157,7 +165,7 @@ class _Reader:
     def _read_ledger(self, name: str) -> _Late:
         found = _Late()
         uplink = self._old.device.outbox.address
-        for row in self._days.rows_of(name, _decision):
+        for row in self._days.rows_of(name, decision_row):
             if row["entered_at_ms"] in self._span and row["id"] and row["reason"] not in (REDRIVE, REPLAY):
                 if row["entered_by"] != uplink or row["put_back_by"] or _is_own_letter(row):
                     self._take_sent(row)
@@ -168,7 +176,7 @@ class _Reader:
 
     def _read_tap(self, name: str) -> _Late:
         late, refused, hours = self._late.decided_ms, self._late.refused, set[int]()
-        for each in self._days.rows_of(name, _tapped):
+        for each in self._days.rows_of(name, tapped_row):
             if each.accepted_at_ms in self._span:
                 hours.add(each.accepted_at_ms // _HOUR_MS)
                 if late or refused:
@@ -218,7 +226,7 @@ _MAYBE_TEXTS: Final = (
 )  # fmt: skip
 
 
-def _decision(line: bytes) -> dict[str, Any]:
+def decision_row(line: bytes) -> dict[str, Any]:
     """Return a row of the ledger. Raises ValueError, LookupError and TypeError."""
     row: dict[str, Any] = {"sender": "", **dict.fromkeys(_MAYBE_TEXTS), **json.loads(line)}
     is_text = all(isinstance(row[each], str) for each in (*_TEXTS, "sender"))
@@ -231,8 +239,8 @@ def _decision(line: bytes) -> dict[str, Any]:
     return row
 
 
-def _tapped(line: bytes) -> Tapped | None:
-    """Return a row of the tap; None for an item that is no event. Raises as `_decision`."""
+def tapped_row(line: bytes) -> Tapped | None:
+    """Return a row of the tap; None for an item that is no event. Raises as `decision_row`."""
     row = json.loads(line)
     event, client, accepted_ms = row["event"], row["client_id"], row["accepted_at_ms"]
     ends_ms = row.get("expires_at_ms")
@@ -256,13 +264,22 @@ def _check_time(at_ms: object) -> None:
         raise TypeError(f"{at_ms!r:.100} is no time")
 
 
-def _rehearsed(options: argparse.Namespace, new: Contract) -> tuple[Contract, RehearsalTally, dict[str, str]]:
+def rehearsed(
+    options: argparse.Namespace, new: Contract, former: Contract | None = None
+) -> tuple[Contract, RehearsalTally, dict[str, str]]:
+    """Return the contract that was in force, what `new` changes, and the damaged objects with the reason.
+
+    With `former` it is that one, with what participants subscribed as far as the archive says. Raises
+    `NothingToRehearseError`, `NotInArchiveError`.
+    """
     days = _days(options)
     names = {folder: list(days.names(folder, _hours(options.date))) for folder in (LEDGER, TAP)}
     if not names[TAP] and not names[LEDGER]:
         remedy = "name another day by --date, or another archive by --archive"
         raise NothingToRehearseError(str(options.date), days.left(TAP) or remedy)
     old = load_contract(options.old) if options.old else _in_force(days, names[LEDGER], options.date)
+    if former and not is_derived(old, former):
+        old = former  # of a roll-out that went back, for instance
     say(f"{options.date}: {new.name} {new.version} in place of {old.version}")
     texts = old.canonical, carried(old, new).canonical
     total, late, damaged = RehearsalTally(), _Late(), dict[str, str]()
@@ -280,6 +297,18 @@ def _rehearsed(options: argparse.Namespace, new: Contract) -> tuple[Contract, Re
     if not (total.events or total.deliveries or damaged):
         raise NothingToRehearseError(str(options.date), "no row of it is of that day, or could be read")
     return old, total, damaged
+
+
+def is_derived(contract: Contract, former: Contract) -> bool:
+    """Return whether `contract` is `former` with what participants subscribed and announced."""
+    document = contract_document(contract)
+    subscribed = {each.name for each in subscribed_routes(contract)}
+    document["routes"] = {
+        name: {key: value for key, value in each.items() if key != "interest"}
+        for name, each in document["routes"].items()
+        if name not in subscribed
+    }
+    return compile_contract(document, "archived").version == former.version
 
 
 def _days(options: argparse.Namespace) -> Days:
@@ -302,7 +331,7 @@ def _in_force(days: Days, names: Sequence[str], of: date) -> Contract:
     for name in reversed(names):
         rows = [
             each
-            for each in days.rows_of(name, _decision)
+            for each in days.rows_of(name, decision_row)
             if each["basis"] in (None, Basis.IN_FORCE) and each["decided_at_ms"] < end_ms
         ]
         if rows:

@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contract prove": (),
     "contract publish": (),
     "contract rehearse": (CONTRACT,),
+    "contract rollout": ("status",),
     "contract schema": (),
     "contract simulate": ("--show", "calm"),
     "dead-letters list": (),
@@ -105,6 +106,7 @@ NEW = {name for name in COMMANDS if name.startswith("new ")} | {"init"}
 LOCAL = {name for name in COMMANDS if name.startswith("contract ")} - {
     "contract publish",
     "contract rehearse",
+    "contract rollout",
 }
 """Commands about a contract that need no cloud."""
 
@@ -114,7 +116,8 @@ CLOUD = sorted(set(COMMANDS) - LOCAL - NEW - {"completion", "conformance", "inte
 
 def failed(name: str) -> int:
     """Return the status of a command that fails: of some 1 is a result."""
-    return 2 if name in ("contract prove", "contract rehearse", "contract simulate") else 1
+    with_results = "contract prove", "contract rehearse", "contract rollout", "contract simulate"
+    return 2 if name in with_results else 1
 
 
 @pytest.fixture(autouse=True)

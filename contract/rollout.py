@@ -1,0 +1,417 @@
+"""Roll a contract out by stages: which devices a stage has, what their events show, and whether that is harm.
+
+All is computed from evidence of the archive, so that the same evidence gives the same decision. A stage is
+compared with the other devices in the same time, and with its own devices before. Where little happens,
+little is claimed: chance explains all that is not rarer than `RARE`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import ceil, exp, lgamma, log
+from typing import Final, NamedTuple
+
+from contract.rehearsal import Change, Effect, RehearsalTally
+from eventplane.contract import DeliveryGuarantee, Ordering, Priority
+from eventplane.contract.publication import KEY
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.errors import EventPlaneError
+from eventplane.records import NEW, RecordKind
+from eventplane.values import quantile
+
+RARE: Final = 1e-5
+"""Harm is what chance alone would show less often. Ours: a stage is looked at some hundred times, at some ten
+figures."""
+
+FALLS: Final = 0.5
+"""A type of event is missed from here on: this share of what was expected. Ours."""
+
+LEAST_EXPECTED: Final = 10.0
+"""Events of a type that are expected before their absence says something. Ours."""
+
+ALARM_LIFETIME_S: Final = 900
+"""The shortest lifetime that a contract may newly give to an alarm, seconds. Ours: a home whose router or
+line restarts is back within a quarter of an hour."""
+
+FOLLOWING: Final = 0.9
+"""The share of the devices that are heard that follows a contract before its stage can pass. Ours."""
+
+WHOLE: Final = 100.0
+
+_GROUP: Final = "group "
+
+
+class Phase(StrEnum):
+    """The state of a roll-out."""
+
+    WATCHING = "watching"
+    UNPROVEN = "unproven"
+    GOING_BACK = "going back"
+    WENT_BACK = "went back"
+    DONE = "done"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another roll-out may begin."""
+        return self in (Phase.WENT_BACK, Phase.DONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a stage needs before it passes; `limit_s` is when a person is asked about one that lacks it.
+
+    A device is silent after `silent_s` without an event. `accepted` are the keys of findings that are wanted.
+    """
+
+    watch_s: int = 3_600
+    events: int = 100
+    alarms: int = 3
+    limit_s: int = 86_400
+    silent_s: int = 900
+    accepted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """A roll-out of the contract `version` in place of `former`, in the deployment of the contract `base`.
+
+    `judged_by` is the version of `former` with what participants subscribed, '' where the archive has none.
+    Its `stage`, an index into `stages`, began at `stage_ms`; times are Unix milliseconds. `why` it is in its
+    phase, in lines, and `findings` the keys of what was found. At the last look, `looked_ms`, the stages had
+    `devices`, of which some had `stored` the contract and were `following` it, with `events` and `alarms`;
+    they `lacked` something to pass. Going back, `stored` counts those that still have it.
+    """
+
+    base: str
+    version: str
+    former: str
+    judged_by: str
+    stages: tuple[str, ...]
+    limits: Limits
+    began_ms: int
+    stage_ms: int
+    stage: int = 0
+    phase: Phase = Phase.WATCHING
+    why: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    looked_ms: int = 0
+    devices: int = 0
+    stored: int = 0
+    following: int = 0
+    events: int = 0
+    alarms: int = 0
+    lacked: tuple[str, ...] = ()
+    revision: int = field(default=NEW, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Its name, another one for each attempt with a contract."""
+        return f"{self.version}/{self.began_ms}"
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The stages so far."""
+        return self.stages[: self.stage + 1]
+
+    def has(self, thing: str, groups: Collection[str]) -> bool:
+        """Return whether a device is in one of the stages so far."""
+        return any(is_in(each, self.version, thing, groups) for each in self.reached)
+
+
+ROLLOUT_KEY: Final = "rollout"
+
+ROLLOUT: Final = RecordKind(type=Rollout, key=(KEY,), derived={KEY: lambda _: ROLLOUT_KEY})
+"""How the contract table keeps the one roll-out of a plane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A device that was sent the contract of a `rollout` as the state `number`; `before` is what it followed:
+    the version that the cloud had sent it, None for that of its image.
+    """
+
+    rollout: str
+    thing: str
+    number: int
+    before: str | None
+    revision: int = field(default=NEW, compare=False)
+
+
+def member_id(rollout: str, thing: str) -> str:
+    """Return the key of a member."""
+    return f"{ROLLOUT_KEY}/{rollout}/{thing}"
+
+
+MEMBER: Final = RecordKind(
+    type=Member, key=(KEY,), derived={KEY: lambda each: member_id(each.rollout, each.thing)}
+)
+"""How the contract table keeps a device's state from before the roll-out."""
+
+
+class StageError(EventPlaneError):
+    """The stages of a roll-out are none."""
+
+    problem: str
+    message = "{problem}; name shares that grow up to 100, such as --shares 1,5,25,100"
+
+
+def stages_of(groups: Sequence[str], shares: Sequence[float]) -> tuple[str, ...]:
+    """Return the stages: groups of devices, then shares of the fleet in percent. Raises `StageError`."""
+    if not shares or shares[-1] != WHOLE:
+        raise StageError("the last share is not all devices")
+    if any(not 0 < low < high for low, high in zip((0.001, *shares), (*shares, WHOLE + 1), strict=True)):
+        raise StageError("the shares do not grow")
+    return (*(f"{_GROUP}{each}" for each in groups), *(f"{each:g} %" for each in shares))
+
+
+def is_in(stage: str, version: str, thing: str, groups: Collection[str]) -> bool:
+    """Return whether a device of these groups is in a stage. Who is in a share is in each larger one."""
+    if stage.startswith(_GROUP):
+        return stage.removeprefix(_GROUP) in groups
+    digest = hashlib.sha256(f"{version}\n{thing}".encode()).digest()
+    return int.from_bytes(digest[:8]) < float(stage.partition(" ")[0]) / WHOLE * 2**64
+
+
+# Evidence
+
+
+@dataclass
+class Population:
+    """What some devices sent in `seconds`, counted by the archive.
+
+    `types` counts their events, `ended` by what became of those that reached nobody, in which the devices are
+    named. Of alarms `up_ms` are the times from device to cloud, `decided_ms` those to the routers' decision.
+    `last_ms` is when each device was heard last.
+    """
+
+    seconds: float = 0.0
+    types: Counter[str] = field(default_factory=Counter)
+    ended: dict[str, Counter[str]] = field(default_factory=dict)
+    up_ms: list[int] = field(default_factory=list)
+    decided_ms: list[int] = field(default_factory=list)
+    last_ms: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def events(self) -> int:
+        """The number of events."""
+        return self.types.total()
+
+    def ends(self, what: str, thing: str, example: str, count: int = 1) -> None:
+        """Count events of a device that ended without a reader."""
+        self.ended.setdefault(what, Counter())[thing] += count
+        self.examples.setdefault(what, example)
+
+
+@dataclass
+class Evidence:
+    """What the archive has of a stage's devices and of the others, each since the stage began and before.
+
+    `following` have sent an event under the new contract, `events` of them with `alarms`; `rejected` says why
+    a device does not take it. `tally` compares the ends of those events by both contracts.
+    """
+
+    stage: Population = field(default_factory=Population)
+    before: Population = field(default_factory=Population)
+    others: Population = field(default_factory=Population)
+    others_before: Population = field(default_factory=Population)
+    tally: RehearsalTally = field(default_factory=RehearsalTally)
+    following: set[str] = field(default_factory=set)
+    events: int = 0
+    alarms: int = 0
+    rejected: dict[str, str] = field(default_factory=dict)
+    audited: Sequence[str] = ()
+    """Promises that are broken to devices of the stage, by the audit of today."""
+
+    @property
+    def heard(self) -> set[str]:
+        """The stage's devices that were heard, before or since."""
+        return {*self.before.last_ms, *self.stage.last_ms}
+
+
+class Finding(NamedTuple):
+    """Harm that a gate found, called `key`; only what does not concern alarms can be accepted."""
+
+    key: str
+    text: str
+    is_alarm: bool = False
+
+    def __str__(self) -> str:
+        return self.text if self.is_alarm else f"{self.text} (if that is wanted: --accept {self.key})"
+
+
+def at_least(count: int, mean: float) -> float:
+    """Return how likely so many or more are, where `mean` are expected (Poisson)."""
+    return 1.0 if count <= mean else _sum(mean, range(count, count + ceil(20 * (count + 1))))
+
+
+def at_most(count: int, mean: float) -> float:
+    """Return how likely so few or less are, where `mean` are expected (Poisson)."""
+    return 1.0 if count >= mean else _sum(mean, range(count, -1, -1))
+
+
+def _sum(mean: float, counts: Iterable[int]) -> float:
+    """Return the sum of the likelihoods, which fall; what adds nothing is left out."""
+    total = 0.0
+    for each in counts:
+        part = exp(each * log(mean) - mean - lgamma(each + 1))
+        total += part
+        if part < total * 1e-12:
+            break
+    return total
+
+
+# Gates
+
+
+def harm(evidence: Evidence, limits: Limits, now_ms: int) -> list[Finding]:
+    """Return what is worse by the new contract, alarms first, without what is accepted."""
+    gates: tuple[Iterator[Finding], ...] = (
+        _alarms(evidence.tally),
+        _rejected(evidence.rejected),
+        _late(evidence, "up_ms", "from the device to the cloud"),
+        _late(evidence, "decided_ms", "until a router has decided"),
+        _unread(evidence.tally),
+        _ended(evidence),
+        _silent(evidence, limits, now_ms),
+        _missed(evidence),
+        (
+            Finding(f"audit:{each.partition(':')[0]}", f"the audit of today finds {each}")
+            for each in evidence.audited
+        ),
+    )
+    found = [each for gate in gates for each in gate]
+    return [each for each in found if each.is_alarm or each.key not in limits.accepted]
+
+
+def _alarms(tally: RehearsalTally) -> Iterator[Finding]:
+    """Alarms that lose a reader, are refused, or are worth less on their way."""
+    for change, count in tally.changes.items():
+        if change.is_alarm and (why := _why_worse(change)):
+            examples = ", ".join(f"{each.id} of {each.source}" for each in tally.examples[change])
+            text = f"{count:,} alarms {change.type} {why}, for example {examples}"
+            yield Finding(f"alarm:{change.kind}:{change.to}", text, True)
+
+
+def _why_worse(change: Change) -> str | None:
+    kind, before, after, to = change.kind, change.before, change.after, change.to
+    if kind is Effect.FEWER and change.is_reader:
+        return f"do not reach {to}: {after}"
+    if kind is Effect.REFUSED:
+        return f"are refused: {after}"
+    if kind is Effect.EXPIRY and after != "never" and int(after.split()[0]) < ALARM_LIFETIME_S:
+        shorter = before == "never" or int(before.split()[0]) > int(after.split()[0])
+        return f"for {to} expire after {after}, before after {before}" if shorter else None
+    worse = {
+        Effect.GUARANTEE: DeliveryGuarantee.AT_LEAST_ONCE,
+        Effect.ORDER: Ordering.SOURCE,
+        Effect.PRIORITY: Priority.URGENT,
+    }
+    return f"for {to} are {after}, before {before}" if worse.get(kind) == before else None
+
+
+def _rejected(rejected: Mapping[str, str]) -> Iterator[Finding]:
+    for why in sorted({*rejected.values()}):
+        things = sorted(thing for thing, each in rejected.items() if each == why)
+        first = things[0] if len(things) == 1 else f"{len(things)} devices, such as {things[0]},"
+        yield Finding(f"rejected:{things[0]}", f"{first} do not take the contract: {why}", True)
+
+
+def _late(evidence: Evidence, name: str, way: str) -> Iterator[Finding]:
+    """Alarms that take longer than nearly all did."""
+    now, *known_of = (getattr(each, name) for each in (evidence.stage, evidence.before, evidence.others))
+    if not now or not (known := [*known_of[0], *known_of[1]]):
+        return
+    bound_ms = 2 * quantile(sorted(known), 0.99) + 1_000
+    late, usual = (sum(each > bound_ms for each in those) for those in (now, known))
+    if at_least(late, len(now) * (usual + 1) / (len(known) + 1)) < RARE:
+        most = f"{max(now) / 1_000:.1f} s at most, before {max(known) / 1_000:.1f} s"
+        yield Finding(f"late:{name}", f"{late:,} of {len(now):,} alarms are late {way}: {most}", True)
+
+
+def _unread(tally: RehearsalTally) -> Iterator[Finding]:
+    """Types of which some events had readers, and none has one any more."""
+    counts: dict[str, list[int]] = {}
+    for (_, type), (before, after) in tally.deliveries.items():
+        if type == DEAD_LETTER_TYPE:
+            continue  # the fewer the better
+        sums = counts.setdefault(type, [0, 0])
+        sums[0] += before
+        sums[1] += after
+    for type, (before, after) in sorted(counts.items()):
+        if before and not after:
+            yield Finding(
+                f"unread:{type}", f"{before:,} deliveries of {type}, and now none: no reader is left"
+            )
+
+
+def _ended(evidence: Evidence) -> Iterator[Finding]:
+    """Events that reach nobody, each reason for itself; devices that always had it are left out."""
+    stage, known = evidence.stage, (evidence.before, evidence.others, evidence.others_before)
+    for what, things in sorted(stage.ended.items()):
+        chronic = evidence.before.ended.get(what, Counter())
+        new = {thing: count for thing, count in things.items() if thing not in chronic}
+        count = sum(new.values())
+        usual = sum(each.ended[what].total() for each in known if what in each.ended)
+        mean = stage.events * (usual + 1) / (sum(each.events for each in known) + 1)
+        is_one = len(new) < 2 and len(evidence.following) > 2  # one home's own trouble
+        if new and not is_one and at_least(count, mean) < RARE:
+            yield Finding(
+                f"ended:{what}",
+                f"{count:,} events of {len(new)} devices are {what}, {mean:.1f} were to be expected; for "
+                f"example {stage.examples[what]}",
+            )
+
+
+def _silent(evidence: Evidence, limits: Limits, now_ms: int) -> Iterator[Finding]:
+    def silent(before: Population, since: Population) -> list[str]:
+        heard = before.last_ms | since.last_ms
+        return sorted(each for each in before.last_ms if now_ms - heard[each] > 1_000 * limits.silent_s)
+
+    stage = silent(evidence.before, evidence.stage) if evidence.stage.seconds > limits.silent_s else []
+    known, of = silent(evidence.others_before, evidence.others), len(evidence.before.last_ms)
+    mean = of * (len(known) + 1) / (len(evidence.others_before.last_ms) + 2)
+    if stage and (len(stage) == of or at_least(len(stage), mean) < RARE):
+        names = ", ".join(stage[:3])
+        yield Finding("silent", f"{len(stage)} of {of} devices are silent that spoke before: {names}", True)
+
+
+def _missed(evidence: Evidence) -> Iterator[Finding]:
+    """Types of events that the stage's devices hardly send any more."""
+    stage, before = evidence.stage, evidence.before
+    if not before.seconds:
+        return
+    for type, count in sorted(before.types.items()):
+        expected = count / before.seconds * stage.seconds * _trend(evidence, type)
+        if expected >= LEAST_EXPECTED and at_most(stage.types[type], FALLS * expected) < RARE:
+            text = f"{stage.types[type]:,} events {type} came, {expected:.0f} were to be expected"
+            yield Finding(f"missed:{type}", text)
+
+
+def _trend(evidence: Evidence, type: str) -> float:
+    """Return how much of a type the other devices send now, compared with before; 1 where that is unknown."""
+    now, before = evidence.others, evidence.others_before
+    if before.types[type] < LEAST_EXPECTED or not before.seconds or not now.seconds:
+        return 1.0
+    return min(1.0, now.types[type] / now.seconds / (before.types[type] / before.seconds))
+
+
+def lacking(evidence: Evidence, limits: Limits, seconds: float) -> list[str]:
+    """Return what a stage of so many seconds lacks to pass, in words; nothing where it can."""
+    found = []
+    if seconds < limits.watch_s:
+        found.append(f"{limits.watch_s - seconds:,.0f} s of {limits.watch_s:,} s are left")
+    if evidence.events < limits.events:
+        found.append(f"{evidence.events:,} of {limits.events:,} events under the new contract")
+    if evidence.alarms < limits.alarms:
+        found.append(f"{evidence.alarms:,} of {limits.alarms:,} alarms under the new contract")
+    heard = evidence.heard
+    following = heard & evidence.following
+    if len(following) < FOLLOWING * len(heard):
+        waiting = ", ".join(sorted(heard - following)[:3])
+        found.append(f"{len(following)} of {len(heard)} devices that are heard follow it, not {waiting}")
+    return found

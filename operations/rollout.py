@@ -1,0 +1,425 @@
+"""Take a roll-out one step further: send the contract to a stage, judge what follows, go on or go back.
+
+Every step may be repeated and broken off anywhere: what was done is seen in the tables. The record of the
+roll-out is written on condition, so that of two who take a step at once one ends with `OvertakenError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from contract.publish import (
+    Baseline,
+    CandidateError,
+    ContractPublisher,
+    NoCandidateError,
+    OvertakenError,
+    PublishError,
+)
+from contract.rehearsal import carried
+from contract.rollout import (
+    MEMBER,
+    ROLLOUT,
+    ROLLOUT_KEY,
+    Evidence,
+    Limits,
+    Member,
+    Phase,
+    Rollout,
+    harm,
+    lacking,
+    member_id,
+)
+from eventplane.contract import Contract, Downlink, ParticipantKind, load_compiled
+from eventplane.contract.publication import ContractTable, Head, published
+from eventplane.device_record import Device, LifecycleState
+from eventplane.device_reports import CONTRACT_KEYS, DEVICE_CONTRACT
+from eventplane.downlink.desired import COUNTERS_END, Desired
+from eventplane.downlink.desired import Phase as Delivery
+from eventplane.downlink.table import sort_key
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.errors import EventPlaneError
+from eventplane.ledger import CONTRACTS
+from eventplane.records import NEW, Records, Tables
+from operations.archive import Archive, body_of
+from operations.rollout_evidence import EvidenceReader
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""What a contract may unpack to, bytes. Ours: four times what a device takes."""
+
+Report = Mapping[str, Any]
+
+
+class InProgressError(PublishError):
+    """Another contract, `version`, is being rolled out."""
+
+    version: str
+    phase: Phase
+    message = "{version} is being rolled out ({phase}); finish that, or `eventplane contract rollout go-back`"
+
+
+class NoRolloutError(PublishError):
+    """There is no roll-out."""
+
+    message = "no contract is being rolled out; begin with `eventplane contract rollout NEW`"
+
+
+class DeployedSinceError(PublishError):
+    """The plane was deployed with the contract `now` since the roll-out began under `base`."""
+
+    base: str
+    now: str
+    message = "the plane was deployed anew ({now}, it was {base}); `eventplane contract rollout go-back`"
+
+
+class NoSenderError(PublishError):
+    """The contract lets no cloud service, or several, give devices a contract."""
+
+    names: list[str]
+    message = (
+        f"{{count}} cloud services send {DEVICE_CONTRACT} by the contract in force, one has to; deploy one "
+        "that has it in `sends`, with `may_address: everyone`"
+    )
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+
+class OtherNameError(PublishError):
+    """A contract of another name than the one in force, `former`."""
+
+    name: str
+    former: str
+    message = "devices follow the contract {former!r} and refuse {name!r}; keep its name"
+
+
+@dataclass(frozen=True)
+class RolloutPlane:
+    """The plane of a `deployment`: its `tables`, its `fleet`, what is `desired`, and its `archive`.
+
+    `send` puts an event into the outbox of a cloud service; `audit` returns the report on today, None where
+    the plane has no such audit. `now` is the wall clock.
+    """
+
+    deployment: Baseline
+    tables: Tables
+    fleet: Callable[[], Iterable[Device]]
+    desired: Records[Desired]
+    archive: Archive
+    send: Callable[[str, Envelope], object]
+    audit: Callable[[], Report | None]
+    now: Callable[[], datetime]
+
+
+@dataclass
+class RolloutRunner:
+    """Takes steps in `plane`; what it knows of a stage makes the next step cheaper, and may be lost."""
+
+    plane: RolloutPlane
+    _reader: tuple[tuple[str, int, frozenset[str]], EvidenceReader] | None = None
+    _stored: set[str] = field(default_factory=set)
+    _stored_of: str = ""
+
+    def __post_init__(self) -> None:
+        plane = self.plane
+        self._table = ContractTable(plane.tables, plane.deployment.table)
+        self._rollouts = Records(plane.tables, plane.deployment.table, ROLLOUT)
+        self._members = Records(plane.tables, plane.deployment.table, MEMBER)
+        self._publisher = ContractPublisher(plane.deployment, plane.tables, plane.now)
+
+    def found(self) -> Rollout | None:
+        """Return the roll-out that there is, or was last; None for none."""
+        return self._rollouts.read(ROLLOUT_KEY)
+
+    def head(self) -> Head | None:
+        """Return what is published beside or instead of the deployment's contract; None for nothing."""
+        return self._publisher.in_force()
+
+    def start(
+        self, new: Contract, former: Contract, judged_by: str, stages: tuple[str, ...], limits: Limits
+    ) -> Rollout:
+        """Begin to roll out `new` in place of `former`, or return the roll-out of it that there is.
+
+        Raises `InProgressError`, `OtherNameError`, `NoSenderError`, `CandidateError`, `OvertakenError`, and
+        what `ContractPublisher.check` raises.
+        """
+        before, head = self.found(), self._publisher.in_force()
+        if before and not before.phase.is_over:
+            if before.version != new.version:
+                raise InProgressError(before.version, before.phase)
+            rollout = before
+        else:
+            if head and head.candidate not in (None, new.version):
+                raise CandidateError(str(head.candidate))
+            if new.name != former.name:
+                raise OtherNameError(new.name, former.name)
+            _sender(former)
+            self._publisher.check(new)
+            self._table.contracts.force(published(former))
+            now_ms = self._now_ms()
+            rollout = Rollout(
+                base=self.plane.deployment.base,
+                version=new.version,
+                former=former.version,
+                judged_by=judged_by,
+                stages=stages,
+                limits=limits,
+                began_ms=now_ms,
+                stage_ms=now_ms,
+                revision=before.revision if before else NEW,
+            )
+            # The record first: a candidate without one could not be taken back.
+            rollout = self._write(rollout)
+        if rollout.phase in (Phase.WATCHING, Phase.UNPROVEN):
+            self._publisher.offer(new)  # once more, should the first have been broken off
+        return rollout
+
+    def step(self) -> Rollout:
+        """Take the roll-out as far as it goes now, and return it.
+
+        Raises `NoRolloutError`, `DeployedSinceError`, `NoCandidateError`, `OvertakenError`.
+        """
+        rollout = self._present()
+        if rollout.phase in (Phase.WATCHING, Phase.UNPROVEN):
+            if rollout.base != self.plane.deployment.base:
+                raise DeployedSinceError(rollout.base, self.plane.deployment.base)
+            rollout = self._watch(rollout)
+        return self._return(rollout) if rollout.phase is Phase.GOING_BACK else rollout
+
+    def go_back(self, why: str, *, is_final: bool = False) -> Rollout:
+        """Give all devices of the roll-out back what they followed; `is_final` waits for none of them.
+
+        Raises `NoRolloutError`, `OvertakenError`.
+        """
+        rollout = self._present()
+        if rollout.phase is not Phase.GOING_BACK:
+            rollout = self._write(replace(rollout, phase=Phase.GOING_BACK, why=(why,)))
+        return self._return(rollout, is_final=is_final)
+
+    def proceed(self) -> Rollout:
+        """Let a stage pass that is unproven. Raises `NoRolloutError`, `OvertakenError`."""
+        rollout = self._present()
+        return self._next(rollout) if rollout.phase is Phase.UNPROVEN else rollout
+
+    def _present(self) -> Rollout:
+        rollout = self.found()
+        if rollout is None or rollout.phase.is_over:
+            raise NoRolloutError
+        return rollout
+
+    def _watch(self, rollout: Rollout) -> Rollout:
+        head = self._publisher.in_force()
+        if head is None or rollout.version not in (head.candidate, head.version):
+            raise NoCandidateError
+        new = self._table.contract(rollout.version)
+        members = {each.thing: each for each in self._in_stages(rollout)}
+        rejected = self._send_all(rollout, new, members)
+        if not members:
+            after = self._next(rollout)
+            return after if after.phase.is_over else self._watch(after)
+        evidence = self._evidence_of(rollout, new, frozenset(members))
+        for thing in rejected:
+            evidence.rejected.setdefault(thing, "it has rejected it; see its dead letter")
+        now_ms, limits = self._now_ms(), rollout.limits
+        seconds = (now_ms - rollout.stage_ms) / 1_000
+        found, lacks = harm(evidence, limits, now_ms), lacking(evidence, limits, seconds)
+        if not (found or lacks):
+            evidence.audited, problem = self._audited(rollout, members)
+            found, lacks = harm(evidence, limits, now_ms), [problem] if problem else []
+        rollout = replace(
+            rollout,
+            looked_ms=now_ms,
+            devices=len(members),
+            stored=len(self._stored.intersection(members)),
+            following=len(evidence.following.intersection(members)),
+            events=evidence.events,
+            alarms=evidence.alarms,
+            lacked=tuple(lacks),
+        )
+        if found:
+            why, keys = tuple(map(str, found)), tuple(each.key for each in found)
+            return self._write(replace(rollout, phase=Phase.GOING_BACK, why=why, findings=keys))
+        if not lacks:
+            return self._next(rollout)
+        # Only a person may let pass what was not seen.
+        if seconds >= limits.limit_s and rollout.phase is not Phase.UNPROVEN:
+            return self._write(replace(rollout, phase=Phase.UNPROVEN, why=tuple(lacks)))
+        return self._write(rollout)
+
+    def _next(self, rollout: Rollout) -> Rollout:
+        """Return the roll-out in its next stage, or done."""
+        self._reader = None
+        if rollout.stage + 1 < len(rollout.stages):
+            after = replace(
+                rollout, stage=rollout.stage + 1, stage_ms=self._now_ms(), phase=Phase.WATCHING, why=()
+            )
+            return self._write(after)
+        self._publisher.finish(rollout.version)
+        return self._write(replace(rollout, phase=Phase.DONE, why=()))
+
+    # Devices
+
+    def _in_stages(self, rollout: Rollout) -> Iterator[Device]:
+        """Yield the devices of the stages so far that may connect."""
+        for each in self.plane.fleet():
+            is_out = each.state in (LifecycleState.QUARANTINED, LifecycleState.DECOMMISSIONED)
+            if not is_out and rollout.has(each.thing, each.groups):
+                yield each
+
+    def _send_all(self, rollout: Rollout, new: Contract, members: Iterable[str]) -> list[str]:
+        """Send the contract to the devices that have not stored it, and return those that reject it."""
+        if self._stored_of != rollout.name:
+            self._stored, self._stored_of = set(), rollout.name
+        rejected = list[str]()
+        data, by = _packed(new), _sender(self._table.contract(rollout.former))
+        for thing in members:
+            if thing in self._stored:
+                continue
+            item = self._desired(thing, new.name)
+            member = self._members.read(member_id(rollout.name, thing)) or self._enter(rollout, thing, item)
+            if item is None or item.message is None or item.message.version < member.number:
+                self._send(by, new.name, thing, member.number, data)
+            elif item.message.version == member.number and item.state is Delivery.REJECTED:
+                rejected.append(thing)
+            elif item.acknowledged_version is not None and item.acknowledged_version >= member.number:
+                self._stored.add(thing)
+        return rejected
+
+    def _enter(self, rollout: Rollout, thing: str, item: Desired | None) -> Member:
+        """Write down what a device followed until now."""
+        before, number = None, 0
+        if item and item.message:
+            number = item.message.version + 1
+            if item.is_present:
+                former = _contract_in(parse_event(item.message.text))
+                self._table.contracts.force(published(former))
+                before = former.version
+        # A counter goes on as a counter; what begins is numbered by the time.
+        number = number if 0 < number < COUNTERS_END else max(number, self._now_ms())
+        member = Member(rollout.name, thing, number, before)
+        written = self._members.write(member)
+        if written is None:
+            raise OvertakenError
+        return written
+
+    def _return(self, rollout: Rollout, *, is_final: bool = False) -> Rollout:
+        """Send devices what they followed before; end the roll-out when none has the contract any more."""
+        waiting, packed = 0, dict[str, str]()
+        by, name = _sender(contract := self._table.contract(rollout.former)), contract.name
+        for device in self._in_stages(rollout):
+            thing = device.thing
+            if (member := self._members.read(member_id(rollout.name, thing))) is None:
+                continue
+            item, number = self._desired(thing, name), member.number + 1
+            if item is None or item.message is None or item.message.version < number:
+                if member.before is not None and member.before not in packed:
+                    packed[member.before] = _packed(self._table.contract(member.before))
+                self._send(by, name, thing, number, packed[member.before] if member.before else None)
+                waiting += 1
+            elif (item.acknowledged_version or 0) < number and _has(item, member):
+                waiting += 1
+        rollout = replace(rollout, looked_ms=self._now_ms(), stored=waiting)
+        if waiting and not is_final:
+            return self._write(rollout)
+        if rollout.former != rollout.version and rollout.base == self.plane.deployment.base:
+            self._publisher.go_back(rollout.version)
+        return self._write(replace(rollout, phase=Phase.WENT_BACK))
+
+    def _desired(self, thing: str, name: str) -> Desired | None:
+        return self.plane.desired.read(thing, sort_key(Downlink.STATE, CONTRACT_KEYS + name))
+
+    def _send(self, by: str, name: str, thing: str, number: int, packed: str | None) -> None:
+        """Send a device a contract, or None: the one of its image. Once more it is the same event."""
+        attributes = {
+            "id": f"rollout-{thing}-{number}",
+            "source": "/rollout",
+            "type": DEVICE_CONTRACT,
+            "todevice": thing,
+            "statekey": CONTRACT_KEYS + name,
+            "stateversion": str(number),
+        }
+        if packed is None:
+            attributes["statedelete"] = "true"
+        else:
+            attributes |= {"datacontenttype": "application/gzip", "data_base64": packed}
+        self.plane.send(by, write_event(attributes))
+
+    # What they show
+
+    def _evidence_of(self, rollout: Rollout, new: Contract, members: frozenset[str]) -> Evidence:
+        if self._reader is None or self._reader[0] != (rollout.version, rollout.stage_ms, members):
+            archived = body_of(self.plane.archive, f"{CONTRACTS}/{rollout.judged_by}.json")
+            former = (
+                load_compiled(archived, rollout.judged_by)
+                if archived
+                else self._table.contract(rollout.former)
+            )
+            reader = EvidenceReader(self.plane.archive, rollout, former, carried(former, new), members)
+            self._reader = (rollout.version, rollout.stage_ms, members), reader
+        return self._reader[1].read(self.plane.now())
+
+    def _audited(self, rollout: Rollout, members: Collection[str]) -> tuple[list[str], str]:
+        """Return the promises that today's audit finds broken to devices of the stage since it began.
+
+        Besides, why there is no audit, '' where there is one, or the plane has none.
+        """
+        try:
+            report = self.plane.audit()
+        except EventPlaneError as error:
+            return [], f"the audit of today: {error}"
+        if report is None:
+            return [], ""
+        broken = {each["kind"] for each in report["kinds"] if each["weight"] == "broken"}
+        found: dict[str, list[str]] = {}
+        for each in report["findings"]:
+            # What the archive does not place in time, it does not lay to this stage.
+            is_since = (each["at_ms"] or 0) >= rollout.stage_ms
+            if is_since and each["kind"] in broken and each["device"] in members:
+                name = f"{each['id'] or each['device']} of {each['source'] or each['device']}"
+                found.setdefault(each["kind"], []).append(name)
+        return [f"{kind}: {len(names)}, such as {names[0]}" for kind, names in found.items()], ""
+
+    def _write(self, rollout: Rollout) -> Rollout:
+        written = self._rollouts.write(rollout)
+        if written is None:
+            raise OvertakenError
+        return written
+
+    def _now_ms(self) -> int:
+        return int(self.plane.now().timestamp() * 1_000)
+
+
+def _has(item: Desired, member: Member) -> bool:
+    """Return whether a device has the contract of the roll-out, or it is on its way there."""
+    is_sent = item.sent is not None and item.sent.version == member.number
+    return is_sent or item.acknowledged_version == member.number
+
+
+def _sender(contract: Contract) -> str:
+    """Return the cloud service that gives devices contracts. Raises `NoSenderError`."""
+    services = contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+    names = [each.name for each in services if each.sends and each.may_send(DEVICE_CONTRACT)]
+    if len(names) != 1:
+        raise NoSenderError(names)
+    return names[0]
+
+
+def _packed(contract: Contract) -> str:
+    return base64.b64encode(gzip.compress(contract.canonical, mtime=0)).decode()
+
+
+def _contract_in(event: Envelope) -> Contract:
+    """Return the contract that a service has sent to a device. Raises `ContractError`."""
+    data = event.data()
+    if isinstance(data, bytes):
+        data = json.loads(zlib.decompressobj(_GZIP).decompress(data, _MOST_BYTES))
+    return load_compiled(json.dumps(data), event.source)

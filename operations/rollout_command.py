@@ -1,0 +1,310 @@
+"""`eventplane contract rollout`: a new contract by stages, which stops at harm and goes back by itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from contract.loader import load_contract
+from contract.proof import ProofOutcome, prove
+from contract.publish import PublishError, check_floor, find_deployment
+from contract.rollout import WHOLE, Limits, Phase, Rollout, stages_of
+from eventplane.contract import Contract, ContractError, load_compiled
+from eventplane.contract.publication import ContractTable
+from eventplane.device_record import FLEET_TABLE, REGISTRY
+from eventplane.envelope import Envelope
+from eventplane.ledger import CONTRACTS
+from eventplane.records import Records
+from eventplane.resource_names import resource_name
+from operations import system, text
+from operations.archive import Archive, add_archive, archive_of, body_of
+from operations.audit_command import audited
+from operations.cloud import Cloud, enter
+from operations.command import (
+    DONE,
+    END_UNKNOWN,
+    FAILED,
+    ChoiceError,
+    count,
+    positive,
+    present,
+    say,
+    shell_line,
+)
+from operations.command_line import WRONG_WORDS
+from operations.desired import desired_items
+from operations.rehearse_command import NothingToRehearseError, NotInArchiveError, rehearsed
+from operations.rollout import NoRolloutError, RolloutPlane, RolloutRunner
+
+STATUS, GO_BACK = "status", "go-back"
+
+LOOK_S: Final = 15.0
+"""Between two looks with --watch, seconds. Ours: the archive is a minute behind anyway."""
+
+_PUT_S: Final = 30.0
+_MOST_WHY: Final = 5
+
+
+class HarmfulError(PublishError):
+    """A contract takes alarms from their readers: `problem`, found before any device had it."""
+
+    problem: str
+    message = "nothing was begun, as the contract is worse for alarms: {problem}"
+
+
+class FormerMissingError(PublishError):
+    """The contract in force, `version`, is in no place that the command can read."""
+
+    version: str
+    message = "the contract in force, {version}, is not in the archive; name its file by --old"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "what",
+        metavar=f"NEW|{STATUS}|{GO_BACK}",
+        help="the new contract, YAML or compiled: begin with it, or go on; or show the roll-out; or end it",
+    )
+    parser.add_argument(
+        "--groups", type=_words, default=[], metavar="NAME,...", help="first these groups of devices"
+    )
+    parser.add_argument(
+        "--shares",
+        type=_shares,
+        default=[1.0, 5.0, 25.0, WHOLE],
+        metavar="PERCENT,...",
+        help="then these shares of the fleet; default: 1,5,25,100",
+    )
+    parser.add_argument("--watch", action="store_true", help="stay until it is over, with a look every 15 s")
+    for name, kind, default, meaning in (
+        ("minutes", positive, 60.0, "each stage is watched for so long at least"),
+        ("events", count, 100, "a stage passes with so many events under the new contract"),
+        ("alarms", count, 3, "and so many alarms"),
+        ("hours", positive, 24.0, "a stage that lacks something after so long waits for --proceed"),
+        ("silent", positive, 15.0, "a device is silent after so many minutes without an event"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=kind, default=default, metavar="N", help=f"{meaning}; default: %(default)g"
+        )
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="what was found under this key is wanted; alarms cannot be accepted; may be repeated",
+    )
+    parser.add_argument("--proceed", action="store_true", help="let the stage pass that is unproven")
+    parser.add_argument("--final", action="store_true", help=f"with {GO_BACK}: wait for no device")
+    parser.add_argument("--no-audit", action="store_true", help="leave out today's audit before each stage")
+    parser.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="refuse what takes alarms away from devices with this contract in their image; may be repeated",
+    )
+    parser.add_argument(
+        "--old", type=Path, metavar="FILE", help="the contract in force, if no archive has it"
+    )
+    add_archive(parser)
+    parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
+    parser.epilog = (
+        "Exit status: 0 all devices have it, 1 it went back or goes back, 2 wrong words, or nothing was "
+        "begun, 3 it is under way, or waits for a person."
+    )
+
+
+def _words(value: str) -> list[str]:
+    return [each for each in value.split(",") if each]
+
+
+def _shares(value: str) -> list[float]:
+    return [positive(each) for each in _words(value)]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Begin a roll-out, go on with it, show it or end it; return how it stands."""
+    cloud = enter(options.env)
+    with ExitStack() as stack:
+        archive = archive_of(options, cloud)
+        runner = RolloutRunner(_plane(options, cloud, archive, stack))
+        if options.what == STATUS:
+            rollout = runner.found()
+            if rollout is None:
+                raise NoRolloutError
+        elif options.what == GO_BACK:
+            rollout = runner.go_back("a person went back", is_final=options.final)
+            rollout = _watched(options, rollout, runner.step)
+        else:
+            rollout = _begun(options, cloud, runner, archive)
+            rollout = _watched(options, runner.proceed() if options.proceed else rollout, runner.step)
+    present(options, document(rollout), "\n".join(lines(rollout, _typed(options))))
+    return {Phase.DONE: DONE, Phase.WENT_BACK: FAILED, Phase.GOING_BACK: FAILED}.get(
+        rollout.phase, END_UNKNOWN
+    )
+
+
+def _watched(options: argparse.Namespace, rollout: Rollout, step: Callable[[], Rollout]) -> Rollout:
+    """Take a step, and with --watch all of them; report each change."""
+    told = ""
+    while not rollout.phase.is_over:
+        rollout = step()
+        now = "; ".join(lines(rollout, _typed(options))[:2])
+        if now != told:
+            say(f"{system.now():%H:%M:%S} {now}")
+            told = now
+        if not options.watch or rollout.phase is Phase.UNPROVEN:
+            break
+        if not rollout.phase.is_over:
+            system.sleep(LOOK_S)
+    return rollout
+
+
+def _plane(options: argparse.Namespace, cloud: Cloud, archive: Archive, stack: ExitStack) -> RolloutPlane:
+    clients: dict[str, Any] = {}
+
+    def send(sender: str, event: Envelope) -> None:
+        # Only here: what shows a roll-out needs no client library.
+        from eventplane_client import ClientSettings, Mode, connect
+
+        if sender not in clients:
+            settings = ClientSettings(f"sqs:{options.env}", sender, state="memory:", mode=Mode.AT_LEAST_ONCE)
+            clients[sender] = stack.enter_context(connect(settings))
+        clients[sender].put(event, _PUT_S)
+
+    def audit() -> Any:
+        return None if options.no_audit else audited(cloud, options.env, f"{system.now():%Y-%m-%d}")
+
+    return RolloutPlane(
+        deployment=find_deployment(options.env, cloud.client),
+        tables=cloud.tables,
+        fleet=Records(cloud.tables, resource_name(options.env, FLEET_TABLE), REGISTRY).all,
+        desired=desired_items(cloud, options.env),
+        archive=archive,
+        send=send,
+        audit=audit,
+        now=system.now,
+    )
+
+
+def _begun(options: argparse.Namespace, cloud: Cloud, runner: RolloutRunner, archive: Archive) -> Rollout:
+    file = Path(options.what)
+    if not file.exists():
+        raise ChoiceError(f"{file} is no file; name the new contract, {STATUS} or {GO_BACK}")
+    new = load_contract(file)
+    stages = stages_of(options.groups, options.shares)
+    limits = Limits(
+        watch_s=round(60 * options.minutes),
+        events=options.events,
+        alarms=options.alarms,
+        limit_s=round(3_600 * options.hours),
+        silent_s=round(60 * options.silent),
+        accepted=tuple(options.accept),
+    )
+    found = runner.found()
+    former = new
+    judged_by = ""
+    if found is None or found.phase.is_over:
+        former = _former(options, runner, cloud, archive)
+        judged_by = _checked(options, former, new)
+    return runner.start(new, former, judged_by, stages, limits)
+
+
+def _former(options: argparse.Namespace, runner: RolloutRunner, cloud: Cloud, archive: Archive) -> Contract:
+    """Return the contract in force. Raises `FormerMissingError`."""
+    deployment, head = runner.plane.deployment, runner.head()
+    version = head.version if head else deployment.base
+    if options.old and (named := load_contract(options.old)).version == version:
+        return named
+    try:
+        return ContractTable(cloud.tables, deployment.table).contract(version)
+    except ContractError:
+        archived = body_of(archive, f"{CONTRACTS}/{version}.json")
+    if archived is None:
+        raise FormerMissingError(version)
+    return load_compiled(archived, version)
+
+
+def _checked(options: argparse.Namespace, former: Contract, new: Contract) -> str:
+    """Check a contract for alarms: by images, by proof, on yesterday and today.
+
+    Return the version by which today was judged, with what participants subscribed; '' where no day was.
+    Raises `AlarmFloorError`, `HarmfulError`.
+    """
+    for each in options.image:
+        check_floor(load_contract(each), new)
+    open_before = {(each.alarm, each.sender) for each in prove(former) if each.outcome != ProofOutcome.PROVEN}
+    for proof in prove(new, [former]):
+        if proof.outcome is ProofOutcome.COUNTER_EXAMPLE and (proof.alarm, proof.sender) not in open_before:
+            event = json.dumps(proof.event, ensure_ascii=False)
+            raise HarmfulError(f"{proof.alarm} from {proof.sender}: {proof.reason}, such as {event}")
+    judged_by, today = "", system.now().date()
+    for day in (today - timedelta(days=1), today):
+        given = argparse.Namespace(**vars(options) | {"date": day, "old": None, "jobs": os.cpu_count() or 1})
+        try:
+            old, tally, _ = rehearsed(given, new, former)
+        except (NothingToRehearseError, NotInArchiveError) as error:
+            say(f"not rehearsed: {error}")
+            continue
+        for change in tally.lost:
+            first = tally.examples[change][0]
+            raise HarmfulError(
+                f"on {day} {tally.changes[change]:,} alarms {change.type} would not have reached {change.to} "
+                f"({change.after}), such as {first.id} of {first.source}"
+            )
+        judged_by = old.version
+    return judged_by
+
+
+def document(rollout: Rollout) -> dict[str, Any]:
+    """Return a roll-out as JSON."""
+    found = asdict(rollout)
+    del found["revision"]
+    for name, member in (("began_ms", "began"), ("stage_ms", "stage_began"), ("looked_ms", "looked")):
+        at_ms = found.pop(name)
+        found[member] = text.moment(at_ms) if at_ms else None
+    return {**found, "phase": rollout.phase.value, "at": rollout.stages[rollout.stage]}
+
+
+def _typed(options: argparse.Namespace) -> Callable[..., str]:
+    """Return what gives the line to type for words of this command."""
+    new = "NEW" if options.what in (STATUS, GO_BACK) else options.what
+    return lambda *words: shell_line(
+        options, "contract", "rollout", *(new if each == "NEW" else each for each in words)
+    )
+
+
+def lines(rollout: Rollout, typed: Callable[..., str]) -> list[str]:
+    """Return how a roll-out stands, in lines for people: first what changes, last what to type."""
+    at = f"stage {rollout.stage + 1} of {len(rollout.stages)} ({rollout.stages[rollout.stage]})"
+    head = f"{rollout.version} in place of {rollout.former}: {rollout.phase}, {at}"
+    seen = [
+        f"of {rollout.devices} devices {rollout.stored} have stored it, {rollout.following} follow it",
+        f"under it came {rollout.events:,} events, {rollout.alarms:,} of them alarms",
+    ]
+    why = [f"  {each}" for each in rollout.why[:_MOST_WHY]]
+    if len(rollout.why) > _MOST_WHY:
+        why.append(f"  and {len(rollout.why) - _MOST_WHY} more; --json has all")
+    match rollout.phase:
+        case Phase.WATCHING:
+            lacks = [f"  lacks {each}" for each in rollout.lacked]
+            return [head, *seen, *lacks, f"go on: {typed('NEW', '--watch')}"]
+        case Phase.UNPROVEN:
+            person = f"let it pass: {typed('NEW', '--proceed', '--watch')}; or go back: {typed(GO_BACK)}"
+            return [head, *seen, *(f"  lacks {each.strip()}" for each in why), person]
+        case Phase.GOING_BACK:
+            left = f"{rollout.stored} devices still have it"
+            return [head, left, *why, f"go on: {typed(GO_BACK, '--watch')}"]
+        case Phase.WENT_BACK:
+            return [head, "all devices follow what they followed before", *why]
+        case Phase.DONE:
+            return [head, *seen, "it is in force for all; a device that was away gets it when it connects"]
