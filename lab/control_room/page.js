@@ -25,6 +25,7 @@ const narrow = matchMedia("(max-width: 45rem)");
 let drawn = null; // the elements of the drawing, by stage and by link
 let before = {};
 let commands = "";
+let rollout = "";
 let eventRows = new Map(); // the rows of the table by event
 let offered = ""; // the contract that the offers are of
 let offers = [];
@@ -267,6 +268,11 @@ function show(state) {
   showButtons(state);
   showReaders(state.readers);
   showEvents(state.events);
+  if (rollout !== state.rollout.join()) {
+    rollout = state.rollout.join();
+    byId("rollout").replaceChildren(...state.rollout.map((line) => element("li", line)));
+    byId("rolling").hidden = !rollout;
+  }
   const lines = JSON.stringify(state.commands);
   if (lines !== commands) {
     commands = lines;

@@ -72,7 +72,8 @@ class State:
     """A plane in one moment. `active` are the faults in force; `events` the last ones, the newest first.
 
     `readers` has each inbox that the plane's own functions do not read, and whether the room reads it now.
-    `commands` is what one can type against this plane: what it does, and the line.
+    `commands` is what one can type against this plane: what it does, and the line. `rollout` says in lines
+    how the roll-out of a contract stands, or stood last.
     """
 
     contract: str
@@ -84,6 +85,7 @@ class State:
     events: tuple[Followed, ...] = ()
     readers: Mapping[str, bool] = field(default_factory=dict)
     commands: Mapping[str, str] = field(default_factory=dict)
+    rollout: tuple[str, ...] = ()
 
 
 class PlaneView(Protocol):

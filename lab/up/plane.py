@@ -13,19 +13,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from contract.offers import Offer, completed, offers
-from eventplane.contract import Channel, Contract, Place
+from contract.rollout import ROLLOUT, ROLLOUT_KEY, Phase, Rollout
+from eventplane.contract import Channel, Contract, ContractError, Place
+from eventplane.contract.publication import CONTRACTS_TABLE, ContractTable
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import OWN_SERVICES
-from eventplane.resource_names import source_queue
+from eventplane.records import RecordError, Records
+from eventplane.resource_names import resource_name, source_queue
+from eventplane_aws.tables import DynamoDbTables
 from lab.background import Background
 from lab.chaos.fault_proxy import Outage, ProxyTarget
 from lab.cloud import CloudEndpoint
 from lab.consumers import InboxReaders
 from lab.control_room.plane import QUESTIONS, CommandResult, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Counters, Tally
-from lab.deploy import ROOT, TOOLS
+from lab.deploy import ENVIRONMENT, ROOT, TOOLS
 from lab.emulator import kill_functions, queued_messages
 from lab.errors import LocalError
 from lab.home import Home
@@ -34,6 +40,7 @@ from lab.plane import ROUTERS, Plane, leads_to_inbox
 from lab.process import Child, NameTakenError, Supervisor
 from lab.services import CALL_SERVICE, CallService, Service
 from lab.up.observer import HomeObserver, ObservingProxy
+from operations.rollout_command import lines
 from stacks.names import url_output
 
 _SEND_S: Final = 1.0
@@ -41,6 +48,7 @@ _SEND_S: Final = 1.0
 
 _S3: Final = ProxyTarget("s3")
 _REFRESH_S: Final = 0.5
+_ROLLOUT_S: Final = 3.0
 
 
 class NoRouterError(LocalError):
@@ -113,6 +121,38 @@ class BacklogWatch(Background):
             self.now = StageBacklog(self._home.backlog, *counts)
 
 
+class RolloutWatch(Background):
+    """Looks every few seconds at the roll-out in `cloud`; `now` is what it found, None for none.
+
+    `follow` gets the contract that the home follows, when that becomes another one.
+    """
+
+    def __init__(self, cloud: CloudEndpoint, follow: Callable[[Contract], object]) -> None:
+        super().__init__("roll-out")
+        self.now: Rollout | None = None
+        self._follow = follow
+        self._followed = ""
+        name = resource_name(ENVIRONMENT, CONTRACTS_TABLE)
+        tables = DynamoDbTables(cloud.client("dynamodb"), os.urandom)
+        self._rollouts, self._contracts = Records(tables, name, ROLLOUT), ContractTable(tables, name)
+
+    def _run(self) -> None:
+        while not self._ending.wait(_ROLLOUT_S):
+            # The cloud may be busy with a deployment.
+            with suppress(BotoCoreError, ClientError, RecordError, ContractError):
+                self._look()
+
+    def _look(self) -> None:
+        self.now = found = self._rollouts.read(ROLLOUT_KEY)
+        if found is None:
+            return
+        is_new = found.phase is Phase.DONE or (found.following > 0 and not found.phase.is_over)
+        version = found.version if is_new else found.former
+        if version != (self._followed or found.former):
+            self._follow(self._contracts.contract(version))
+            self._followed = version
+
+
 class _TallyLog(SentLog):
     """Records what the call-service sends in `tally` only: a plane may stay up for days."""
 
@@ -172,6 +212,7 @@ class LocalPlane:
         self._commands_for = commands
         self._observer = HomeObserver(home.broker.port, self.tally, own=CALL_SERVICE)
         self._watch = BacklogWatch(plane.cloud, home, queue_names(plane.inboxes))
+        self._rollout = RolloutWatch(plane.cloud, self._follow)
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._senders: dict[str, Service] = {}
@@ -184,6 +225,7 @@ class LocalPlane:
         with ExitStack() as stack:
             stack.enter_context(self._observer)
             stack.enter_context(self._watch)
+            stack.enter_context(self._rollout)
             stack.callback(self._close_services)
             contract = self._plane.contract
             if CALL_SERVICE in contract.participants:
@@ -209,6 +251,11 @@ class LocalPlane:
         self.tally.take_contract(plane.contract)
         self._take(plane)
 
+    def _follow(self, contract: Contract) -> None:
+        """Expect what `contract` leads to: the home was sent it."""
+        self.tally.take_contract(contract)
+        self._take(Plane(self._plane.cloud, self._plane.outputs, contract))
+
     def _take(self, plane: Plane) -> None:
         self._plane = plane
         self._offers = offers(plane.contract, self._home.name)
@@ -231,6 +278,7 @@ class LocalPlane:
             events=self.tally.last(),
             readers={each: each in self._readers for each in self._readable()},
             commands=self._commands,
+            rollout=tuple(lines(rollout, _typed)) if (rollout := self._rollout.now) else (),
         )
 
     def offers(self) -> tuple[Offer, ...]:
@@ -379,6 +427,10 @@ class LocalPlane:
             ),
             Stage.ARCHIVE: replace(archive, note=archive.note or "objects written"),
         }
+
+
+def _typed(*words: str) -> str:
+    return shlex.join(["eventplane", "contract", "rollout", *words])
 
 
 def queue_names(inboxes: Mapping[str, str]) -> dict[str, str]:
