@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke smoke-aws contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size bench-scale bench-audit audit-proof audit-worst audit-hostile \
-  bench-downlink bench-interest bench-tracing bench-conversation bench-timers packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz docs figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation bench-timers packages device-image deb device-image-check device-boot-check chaos histories trial histories-mutants lost-answers attack fuzz docs figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -214,6 +214,9 @@ chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (lab/chaos/ex
 
 histories: setup ## Simulate the plane and judge it (lab/histories/explanation.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
 	@python -m lab.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)
+
+trial: setup ## Roll harmful and harmless contracts out to simulated homes: EVERY=1 SEED=1; writes build/chaos/rollout.json (ten minutes)
+	@python -m lab.rollout $(if $(EVERY),--every "$(EVERY)") $(if $(SEED),--seed "$(SEED)")
 
 histories-mutants: setup ## Plant faults one by one and count those that the histories find: SEEDS=300 ONLY=presence; writes build/chaos/histories_mutants.json
 	@python -m lab.histories.mutants $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)")

@@ -22,7 +22,7 @@ from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
-from lab.histories.cloud import BUCKET
+from lab.histories.cloud import BUCKET, CloudModel
 from lab.histories.oracles.delivered import discarded, letters, letters_about, put, taken
 from lab.histories.oracles.finding import OracleFinding
 from tests.fakes.objects import MemoryObjects
@@ -44,10 +44,10 @@ _FATES: Final = (Fate.IN_INBOX, Fate.REFUSED, Fate.LOST)
 _FATE_OF: Final = {Kind.DEAD_LETTERED: Fate.REFUSED, Kind.LOST: Fate.LOST}
 
 
-def request_of(history: History) -> AuditRequest:
-    """Return the request for an audit of the history's day, made when no record can come any more."""
-    bodies = {name: each.body for name, each in history.cloud.s3.buckets[BUCKET].items()}
-    output, as_of_ms = MemoryObjects(), history.ended_ms + 1_000 * LATENESS_S
+def request_of(cloud: CloudModel, as_of_ms: int) -> AuditRequest:
+    """Return the request for an audit of the history's day, made at `as_of_ms` (Unix milliseconds)."""
+    bodies = {name: each.body for name, each in cloud.s3.buckets[BUCKET].items()}
+    output = MemoryObjects()
     return AuditRequest(
         MemoryObjects(bodies),
         output,
@@ -60,9 +60,14 @@ def request_of(history: History) -> AuditRequest:
     )
 
 
+def ended_ms(history: History) -> int:
+    """Return when no record of a history can come any more, Unix milliseconds."""
+    return history.ended_ms + 1_000 * LATENESS_S
+
+
 def judged(history: History) -> Iterator[OracleFinding]:
     """Compare what the audit says with what the simulator knows."""
-    audit = audit_small(request_of(history))
+    audit = audit_small(request_of(history.cloud, ended_ms(history)))
     # Of what was sent back the last word counts, which the archive alone has.
     again = {
         (_GIVEN_UP, each["source"], each["id"], each["destination"])

@@ -88,7 +88,7 @@ def test_the_audit_says_what_the_simulator_knows(
         monkeypatch.setattr(*patched)
     history = told(*decisions)
     assert list(audited.judged(history)) == []
-    assert audit_small(audited.request_of(history)).kinds == Counter(kinds)
+    assert audit_small(audited.request_of(history.cloud, audited.ended_ms(history))).kinds == Counter(kinds)
 
 
 def test_a_locked_out_device_accuses_nobody() -> None:

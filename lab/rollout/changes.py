@@ -1,0 +1,139 @@
+"""Small changes of the shipped contract, of which half are harmful.
+
+A change is what `tests.small_contract.with_changes` takes. Schemas are those of the compiled form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+_ALARM: Final = "org.eventplane.alarm."
+_KEYWORD: Final = "org.eventplane.alarm.keyword.v1"
+_CLINICAL: Final = "org.eventplane.alarm.clinical.v1"
+_READING: Final = "org.eventplane.health.reading.v1"
+_MOTION: Final = "org.eventplane.activity.motion.v1"
+_CLIMATE: Final = "org.eventplane.climate.reading.v1"
+_HEARTBEAT: Final = "org.eventplane.device.heartbeat.v1"
+_CALL: Final = "org.eventplane.call.placed.v1"
+
+
+def _schema(id: str, *required: str, **properties: Any) -> list[dict[str, Any]]:
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    named = {"$schema": dialect, "$id": f"https://schemas.example/{id}.v1.json"}
+    return [{**named, "type": "object", "required": [*required], "properties": properties}]
+
+
+def _but(*types: str) -> dict[str, Any]:
+    """Return the filter of what goes up, without some types more."""
+    left_out = [{"prefix": {"type": "org.eventplane.home."}}, *({"exact": {"type": each}} for each in types)]
+    return {"all": [{"prefix": {"type": "org.eventplane."}}, {"not": {"any": left_out}}]}
+
+
+_DOWN: Final = (
+    "org.eventplane.device.contract.v1",
+    "org.eventplane.device.interest.v1",
+    "org.eventplane.conversation.reply.v1",
+)
+
+HARMFUL: Final[dict[str, Mapping[str, Any]]] = {
+    "a filter that misses one kind of alarm": {
+        "routes/alarms-to-alarm-centre/filter": {"exact": {"type": _KEYWORD}}
+    },
+    "a filter that misses alarms without a subject": {
+        "routes/alarms-to-alarm-centre/filter": {
+            "all": [{"prefix": {"type": _ALARM}}, {"prefix": {"subject": "/"}}]
+        }
+    },
+    "the alarms' route is gone": {"routes/alarms-to-alarm-centre": None},
+    "alarms go to another inbox": {"routes/alarms-to-alarm-centre/to": "care-analytics.inbox"},
+    "relatives see no alarms": {
+        "routes/daily-life-to-family/filter": {"prefix": {"type": "org.eventplane.activity."}}
+    },
+    "a service may not send its alarm": {"participants/health-service/sends": [_READING]},
+    "a service may not send its readings": {"participants/health-service/sends": [_CLINICAL]},
+    "a service may not send movements": {
+        "participants/activity-service/sends": ["org.eventplane.activity.door.v1"]
+    },
+    "a schema asks for what readings do not have": {
+        f"event_types/{_READING}/schema_check": "strict",
+        f"event_types/{_READING}/schemas": _schema("strict", "origin"),
+    },
+    "a schema asks for what alarms do not have": {
+        f"event_types/{_KEYWORD}/schema_check": "strict",
+        f"event_types/{_KEYWORD}/schemas": _schema("room", "room"),
+    },
+    "a schema knows other states of a sensor": {
+        f"event_types/{_MOTION}/schema_check": "strict",
+        f"event_types/{_MOTION}/schemas": _schema("state", "state", state={"enum": ["still", "moving"]}),
+    },
+    "alarms expire within a minute": {"participants/alarm-centre/inbox/expiry_s": 60},
+    "readings expire before their batch is decided": {"participants/care-analytics/inbox/expiry_s": 1},
+    "alarms are no longer urgent": {f"event_types/{_KEYWORD}/priority": "normal"},
+    "the uplink waits for company": {"participants/device/outbox/batching_delay_ms": 300_000},
+    "alarms are delivered at best effort": {
+        "participants/alarm-centre/inbox/delivery_guarantee": "best_effort",
+        "participants/alarm-centre/inbox/receipts": None,
+    },
+    "readings stay at home": {"routes/everything-to-cloud/filter": _but(*_DOWN, _READING)},
+    "heartbeats stay at home": {"routes/everything-to-cloud/filter": _but(*_DOWN, _HEARTBEAT)},
+    "the call service gets no alarms": {"routes/alarms-to-call-service": None},
+    "readings have no reader": {
+        "routes/readings-to-care-analytics/filter": {"prefix": {"type": "org.eventplane.activity."}}
+    },
+}  # fmt: skip
+
+HARMLESS: Final[dict[str, Mapping[str, Any]]] = {
+    "another description": {"participants/alarm-centre/description": "Answers calls for help."},
+    "one reader more for alarms": {
+        "routes/alarms-to-operations": {"filter": {"prefix": {"type": _ALARM}}, "to": "operations.inbox"}
+    },
+    "one reader more for readings": {
+        "routes/climate-to-operations": {"filter": {"exact": {"type": _CLIMATE}}, "to": "operations.inbox"}
+    },
+    "a route of another name": {
+        "routes/alarms-to-alarm-centre": None,
+        "routes/calls-for-help": {
+            "filter": {"any": [{"prefix": {"type": _ALARM}}, {"exact": {"type": _CALL}}]},
+            "to": "alarm-centre.inbox",
+        },
+    },
+    "a filter in other words": {
+        "routes/alarms-to-alarm-centre/filter": {
+            "any": [{"exact": {"type": each}} for each in (_KEYWORD, _CLINICAL, _CALL)]
+        }
+    },
+    "a wider filter": {
+        "routes/alarms-to-alarm-centre/filter": {
+            "any": [{"prefix": {"type": _ALARM}}, {"prefix": {"type": "org.eventplane.call."}}]
+        }
+    },
+    "a route at home more": {
+        "routes/motion-to-call-service": {"filter": {"exact": {"type": _MOTION}}, "to": "call-service.inbox"}
+    },
+    "a new type": {"event_types/org.eventplane.activity.window.v1": {"description": "A window was opened."}},
+    "a new urgent type": {
+        "event_types/org.eventplane.alarm.smoke.v1": {"description": "Smoke.", "priority": "urgent"}
+    },
+    "a new service in homes": {
+        "participants/light-service": {
+            "kind": "device_service", "description": "Lamps.", "sends": ["org.eventplane.light.*"],
+        }
+    },
+    "a wider right to send": {"participants/climate-service/sends": [
+        _CLIMATE, "org.eventplane.airquality.reading.v1", "org.eventplane.airquality.alert.v1",
+    ]},
+    "a wider right to subscribe": {"participants/care-analytics/may_subscribe": {
+        "prefix": {"type": "org.eventplane."}
+    }},
+    "a longer retention": {"participants/care-analytics/inbox/retention_s": 1_209_600},
+    "a longer expiry": {"participants/care-analytics/inbox/expiry_s": 1_209_600},
+    "an expiry of a day for alarms": {"participants/alarm-centre/inbox/expiry_s": 86_400},
+    "a shorter wait for company": {"participants/activity-service/outbox/batching_delay_ms": 5_000},
+    "movements wait a little for company": {"participants/activity-service/outbox/batching_delay_ms": 20_000},
+    "more events in a message": {"participants/family-app/inbox/events_per_message": 250},
+    "a schema that all readings fit": {
+        f"event_types/{_READING}/schemas": _schema("open", "quantity", "value")
+    },
+    "a longer patience with readers": {"participants/alarm-centre/inbox/give_up_after_s": 86_400},
+}  # fmt: skip
