@@ -309,11 +309,12 @@ class Wiring:
 
     def _rotation(self, program: str) -> QueueReader:
         cloud = self._cloud
-        sqs = cloud.client(program, "sqs")
+        end_in = partial(ender, cloud.client(program, "sqs"), cloud.connections)
         rotation = CertificateRotation(
             store=Records(cloud.tables(program), "fleet", REGISTRY),
             certificates=Certificates(cloud.client(program, "iot"), cloud.iot.certificates.arns + "cert/"),
-            end_later=ender(sqs, cloud.connections, PLANE.certificate_grace_s),
+            end_later=end_in(PLANE.certificate_grace_s),
+            end_again=end_in(HANDOVER_MS // 1_000),
             report=self._suspect,
         )
         return QueueReader(rotation.process)

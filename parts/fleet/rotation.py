@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from eventplane.device_record import REGISTRY, Device, LifecycleState
@@ -18,6 +19,7 @@ from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from parts.fleet.lifecycle import (
+    HANDOVER_MS,
     MOST_TAKEOVERS,
     ending,
     has_two_holders,
@@ -71,12 +73,14 @@ class CertificateRotation:
     """Handles connections and takeovers, as the IoT rule reports them, and ends of grace periods; idempotent,
     in any order.
 
-    `end_later` ends certificates after the grace period.
+    `end_later` ends certificates after the grace period, `end_again` those that were ended at once, once
+    more after `HANDOVER_MS`.
     """
 
     store: Records[Device]
     certificates: Certificates
     end_later: EndLater
+    end_again: EndLater
     report: Report
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
@@ -128,7 +132,10 @@ class CertificateRotation:
             # At once: from here on the claim has no power over this device.
             device = self.store.change(lambda found: seen(found or known, certificate, at_ms), thing)
             logger.info("certificate in use", thing=thing, certificate=certificate)
-        self._retire(thing, device.replaced & device.condemned)
+        if ended := device.replaced & device.condemned:
+            # And once more: a registration in flight activates its certificate later.
+            self._revoke_condemned(device, ended)
+            self.end_again(thing, ended)
         if left := device.replaced - device.condemned:
             self.end_later(thing, left)
 
@@ -176,12 +183,12 @@ class CertificateRotation:
 def service() -> QueueReader:
     """Return the reader of the queue of connections. Raises `SettingsError`."""
     settings = CertificateSettings.read(os.environ)
+    end_in = partial(ender, client("sqs"), QueueSettings.read(os.environ).source_queue)
     rotation = CertificateRotation(
         store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
-        end_later=ender(
-            client("sqs"), QueueSettings.read(os.environ).source_queue, settings.certificate_grace_s
-        ),
+        end_later=end_in(settings.certificate_grace_s),
+        end_again=end_in(HANDOVER_MS // 1_000),
         report=reporter(settings.outbox_queue),
     )
     return QueueReader(rotation.process)

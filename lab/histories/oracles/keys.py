@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from eventplane.device_record import Device, LifecycleState
 from lab.histories.oracles.finding import OracleFinding
+from parts.fleet.lifecycle import HANDOVER_MS
 from parts.simulate.timeline import START_S
+from stacks.settings import ROTATION_SIZE
 
 if TYPE_CHECKING:
     from lab.histories.history import History
     from lab.histories.keys import Keys
 
-IN_FLIGHT_S: Final = 60.0
-"""So long afterwards a registration that was in flight may be good: until it or the device connects. So long
-lives as well what the claim registered beyond what may wait, and longer while a message of the keeper, which
-failed or was throttled, waits to come again."""
+IN_FLIGHT_S: Final = HANDOVER_MS / 1_000 + 2 * ROTATION_SIZE.batch_window_s + ROTATION_SIZE.timeout_s
+"""So long after the recovery, or the device's connection, a certificate may be good whose registration was in
+flight, or that the claim registered beyond what may wait, seconds: the keeper ends it `HANDOVER_MS` later, in
+batches and within an invocation. What it does not end so comes again, and may be good until then."""
 
 
 def judged(history: History) -> Iterator[OracleFinding]:

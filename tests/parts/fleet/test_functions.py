@@ -220,6 +220,10 @@ class TestRotation:
         fleet.write(made(THING, NOW_MS), candidates=asked(own, thiefs))
         assert fleet.handle(connected(own)) == failures()
         assert (fleet.iot.statuses[thiefs], fleet.iot.attached[THING]) == ("REVOKED", {own})
+        # Its registration was in flight.
+        fleet.iot.update_certificate(certificateId=thiefs, newStatus="ACTIVE")
+        assert fleet.handle(*fleet.graces(HANDOVER_MS)) == failures()
+        assert (fleet.iot.statuses[thiefs], fleet.device.replaced) == ("REVOKED", frozenset())
         assert fleet.handle(connected(thiefs)) == failures()
         assert (fleet.device.certificate, fleet.device.condemned) == (own, {thiefs})
         assert fleet.suspicions() == [(THING, "condemned_certificate", thiefs)]

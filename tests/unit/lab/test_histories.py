@@ -90,9 +90,14 @@ KEPT: Final = story(
 PROOF: Final = story(
     StoryStep(18.0, "lose-answer", "home-1 proof", 4),
     *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")),
-    order=14,
+    order=12,
 )
 TO_ENDPOINT: Final = f"first {ENDPOINTS[0]} {ALARMS}"
+IN_FLIGHT: Final = story(
+    *deeds((5.0, "key", "is lost"), (20.0, "fleet", "recover"), (300.0, "thief", "connects")),
+    *deeds(*((35.0 + 0.1 * number, "thief", "claims") for number in range(4))),
+    order=10,
+)
 THROTTLED: Final = story(
     *deeds((5.0, "key", "is lost"), (20.0, "fleet", "recover"), (350.0, "thief", "connects")),
     *deeds(*((27.7 + 0.4 * number, "thief", "claims") for number in range(7))),
@@ -253,6 +258,7 @@ def without_end(in_force: ActiveContract[RoutingEngine]) -> None:
                 CLAIM,
                 KEPT,
                 PROOF,
+                IN_FLIGHT,
                 THROTTLED,
                 EVICTED,
                 SUBSCRIBED,
