@@ -75,7 +75,8 @@ class Keys:
         """When the last recovery of a device was done."""
         self._active_s: dict[str, float] = {}
         self.at_end: dict[str, str] = {}
-        """The certificate with which each device is connected in the end."""
+        """The certificate with which each device is connected in the end, and the one in its file."""
+        self.filed: dict[str, str] = {}
         self._operator = operator
         self._homes = homes
         self.identities = {thing: Pairs(home.folder / "identity.pem") for thing, home in homes.items()}
@@ -109,9 +110,10 @@ class Keys:
             each.begin()
 
     def note_end(self) -> None:
-        """Take down with which certificate each device is connected."""
+        """Take down with which certificate each device is connected, and will be."""
         links = self.cloud.iot.broker.links
         self.at_end = {thing: links[thing].principal for thing in self._homes if thing in links}
+        self.filed = {thing: shown(each.path) for thing, each in self.identities.items()}
 
     def do(self, decision: StoryStep) -> None:
         """Do what is decided of a key."""
