@@ -5,19 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from contract import load_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
-from eventplane_client import Client, ClientSettings, connect
+from eventplane_client import Client, ClientSettings
 from eventplane_client.connection import filter_of
-from eventplane_client.errors import NotRegisteredError, RefusedError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.notices import Expired, Notice, log_notice
 from eventplane_client.subscription import NoSubscriptions
 from lab.process import Supervisor
 from tests.integration.client.test_in_the_cloud import kill_while_it_works
 from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, wait_for
-from tests.unit.client.worlds import event, lasting
+from tests.unit.client.worlds import lasting
 
 
 @pytest.mark.source("P14")
@@ -62,15 +60,3 @@ def test_the_forwarder_counts_expired_events(home: Home, cloud: RecordingCloud, 
     assert "call-service.inbox" in report.json
     assert "expirytime" in report.json
     assert not [each for each in cloud.events if each.type == DEAD_LETTER_TYPE]
-
-
-@pytest.mark.source("F5")
-def test_who_is_not_in_the_contract_and_what_may_not_be_sent_have_names(home: Home, tmp_path: Path) -> None:
-    address = f"mqtt://127.0.0.1:{home.broker.port}"
-    file = tmp_path / "deployed.json"
-    file.write_bytes(load_contract().canonical)
-    with pytest.raises(NotRegisteredError):
-        connect(ClientSettings(address, "stranger", state="memory:", contract=str(file)))
-    settings = ClientSettings(address, "voice-service", state="memory:", contract=str(file))
-    with connect(settings) as voice, pytest.raises(RefusedError, match="sender_not_allowed"):
-        voice.put(event(type="org.example.unknown.v1"), SECONDS)

@@ -91,13 +91,3 @@ def test_a_service_uses_only_its_own_topics(guarded: Guarded, box: str) -> None:
     assert spy.next(Received).topic == local_topic("voice-service", box)
     spy.close()
     sender.close()
-
-
-def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) -> None:
-    victim = probe_of(guarded, "voice-service", (local_topic("voice-service", "inbox"),))
-    thief = probe_of(guarded, "climate-service", client_id="voice-service")
-    forwarder = probe_of(guarded, FORWARDER)
-    forwarder.connection.publish(local_topic("voice-service", "inbox"), b"hers")
-    assert victim.next(Received).payload == b"hers"
-    for each in (victim, thief, forwarder):
-        each.close()
