@@ -1,7 +1,7 @@
 """The audit of a large archive by Spark: its events are screened, the others judged one by one.
 
-Each table is parsed once and settled as Parquet beneath `work`, as are the results of screen and judges: what
-this process holds does not grow with the number of events.
+Each table is parsed once and settled as Parquet beneath `work`, as are the results of screen and judges; the
+rows of devices are kept by the executors. What this process holds does not grow with the number of events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from pyspark import RDD
+from pyspark import RDD, Broadcast, StorageLevel
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
@@ -256,7 +256,7 @@ def _tasks(spark: SparkSession) -> int:
 
 def _found_rows(task: Task, grouped: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     for each in judge_rows(task, grouped):
-        yield found_row(KINDS.get(each.__class__, "sum"), each)
+        yield found_row(KINDS.get(each.__class__, _SUM), each)
 
 
 class SparkDevices:
@@ -276,6 +276,7 @@ class SparkDevices:
         self._found = found
         self._counts = self._spark.sparkContext.broadcast(counts)
         self._registry = registry
+        self._rows: RDD[Any] | None = None
 
     def senders(self) -> Iterator[SenderEvents]:
         """Return who sent in which epoch."""
@@ -295,7 +296,17 @@ class SparkDevices:
 
     def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, FoundTable]:
         """Judge each device, and return besides what was found of events and devices."""
-        counts = self._counts
+        if self._rows is None:
+            # Whose rows they are is known before the first judgement, and holes change nothing of it.
+            self._rows = self._by_owner(scope).persist(StorageLevel.DISK_ONLY)
+        kept = self._keep(self._rows.mapPartitions(partial(_made, self._counts, scope, absent)))
+        fleet = Fleet()
+        for each in kept.sums():
+            fleet.add(each)
+        return fleet.keep_worst(), self._found + kept
+
+    def _by_owner(self, scope: Scope) -> RDD[Any]:
+        """Bring together the rows that each device is judged by."""
         hours = self._hours.withColumn("owner", sf.col("client_id"))
         if scope.owners:
             readers = readers_of(scope.owners)
@@ -311,7 +322,7 @@ class SparkDevices:
             hours = self._hours.join(shared, ["epoch", "client_id"], "left")
             hours = hours.withColumn("owner", sf.coalesce("shared_by", "client_id"))
         stray = self._found["not_in_tap"].select(
-            sf.coalesce("client_id", sf.lit("")).alias("owner"), sf.struct("*").alias("stray")
+            sf.coalesce("client_id", sf.lit("")).alias("owner"), sf.struct(*NotInTap._fields).alias("stray")
         )
         rows = hours.select("owner", sf.struct(*HourRow._fields).alias("hour"))
         rows = rows.unionByName(stray, allowMissingColumns=True)
@@ -320,27 +331,20 @@ class SparkDevices:
         listed = listed.withColumnRenamed("thing", "owner")
         rows = rows.unionByName(listed, allowMissingColumns=True)
         # Sorted and not gathered into lists: of a device with most of all events one hour at a time is held.
-        sorted_rows = rows.repartition(_tasks(self._spark), "owner").sortWithinPartitions("owner")
-        kept = self._keep(
-            sorted_rows.rdd.mapPartitions(lambda each: _made(each, counts.value, scope, absent))
-        )
-        fleet = Fleet()
-        for each in kept.sums():
-            fleet.add(each)
-        return fleet.keep_worst(), self._found + kept
+        return rows.repartition(_tasks(self._spark), "owner").sortWithinPartitions("owner").rdd
 
 
 def _made(
-    rows: Iterable[Any], counts: Counts, scope: Scope, absent: Collection[int]
+    counts: Broadcast[Counts], scope: Scope, absent: Collection[int], rows: Iterable[Any]
 ) -> Iterator[tuple[Any, ...]]:
     """Judge devices by sorted rows, and yield the rows of a `FoundTable`."""
     fleet = Fleet()
-    for each in judge_devices(_gathered(rows, counts), scope, absent):
+    for each in judge_devices(_gathered(rows, counts.value), scope, absent):
         yield from (found_row("finding", finding) for finding in each.findings)
         yield from (found_row("day", day) for day in each.days)
         yield from (found_row("delivery", row) for row in each.deliveries)
         fleet.add(summary([each]))
-    yield found_row("sum", fleet)
+    yield found_row(_SUM, fleet)
 
 
 def _gathered(rows: Iterable[Any], counts: Counts) -> Iterator[DeviceRows]:
@@ -349,9 +353,9 @@ def _gathered(rows: Iterable[Any], counts: Counts) -> Iterator[DeviceRows]:
         hours, strays, state, since_ms = list[HourRow](), list[NotInTap](), None, None
         for row in those:
             if row.hour is not None:
-                hours.append(HourRow(**row.hour.asDict()))
+                hours.append(HourRow._make(row.hour))
             elif row.stray is not None:
-                strays.append(NotInTap(**row.stray.asDict()))
+                strays.append(NotInTap._make(row.stray))
             else:
                 state, since_ms = row.state, row.since_ms
         yield DeviceRows(owner, hours, strays, counts.get(owner, ()), state, since_ms)

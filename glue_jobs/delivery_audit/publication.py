@@ -234,20 +234,18 @@ def _write(spark: SparkSession, output: Objects, name: str, made: Table, audit: 
     It is Parquet, or of `REPLAY` one row of JSON a line, with gzip.
     """
     table, days = table_of(spark, audit, made), audit.window.days
-    dates = table.select("date").distinct().collect() if days and table is not None else ()
-    there = {date for (date,) in dates}
-    # A dynamic overwrite replaces only partitions for which there are rows.
-    for day in {*days} - there:
-        output.clear(f"{name}/date={day}")
-    if table is None:
-        if not days:
-            output.clear(name)
-        return
-    mode = "dynamic" if days else "static"
-    writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
-    writer = writer.option("compression", "gzip" if name == REPLAY else "snappy")
-    writer = writer.format("json" if name == REPLAY else "parquet")
-    writer.option("partitionOverwriteMode", mode).save(f"{output.uri}/{name}")
+    folders = [f"{name}/date={day}" for day in days] or [name]
+    before = {each: output.beneath(each) for each in folders}
+    if table is not None:
+        mode = "dynamic" if days else "static"
+        writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
+        writer = writer.option("compression", "gzip" if name == REPLAY else "snappy")
+        writer = writer.format("json" if name == REPLAY else "parquet")
+        writer.option("partitionOverwriteMode", mode).save(f"{output.uri}/{name}")
+    for each in folders:
+        # What is as it was has no row: a dynamic overwrite replaces only partitions for which there are rows.
+        if output.beneath(each) == before[each]:
+            output.clear(each)
 
 
 def table_of(spark: SparkSession, audit: Audit, made: Table) -> DataFrame | None:
