@@ -75,7 +75,10 @@ class TooLargeError(PublishError):
 
     size: int
     most: int
-    message = "{size} bytes compressed, an item takes {most}; deploy it with the code"
+    message = (
+        "the contract has {size} bytes compressed, and only {most} can be published; deploy it instead "
+        "(make deploy)"
+    )
 
 
 class AlarmFloorError(PublishError):

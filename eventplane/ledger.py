@@ -162,7 +162,7 @@ class LedgerMessageError(EventPlaneError):
     """A message of the ledger's queue cannot be read. `problem` says why."""
 
     problem: str
-    message = "{problem}; deploy the ledger writer before the routers, and see who else writes there"
+    message = "{problem}; deploy the ledger writer before the routers, and find out who else writes there"
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,9 @@ def add_days(parser: argparse.ArgumentParser) -> None:
         metavar="DATE",
         help="first day of the archive that is read (UTC, by the hour of writing); default: yesterday",
     )
-    parser.add_argument("--to", dest="last", type=day, default=today, metavar="DATE", help="default: today")
+    parser.add_argument(
+        "--to", dest="last", type=day, default=today, metavar="DATE", help="last day; default: today"
+    )
     add_archive(parser)
 
 

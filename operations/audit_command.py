@@ -31,7 +31,7 @@ class NotAuditedError(EventPlaneError):
     """The archive has no report on `window`."""
 
     window: str
-    message = "no audit of {window} is in the archive; `eventplane audit list` has those there are"
+    message = "no audit of {window} is in the archive; `eventplane audit list` lists those that are there"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                 f"--{option}", dest=end, type=day, metavar="DATE", help=f"the {end} of several UTC days"
             )
     running.add_argument(
-        "--timeout", type=positive, default=_TIMEOUT_S, metavar="SECONDS", help="default: %(default)s"
+        "--timeout",
+        type=positive,
+        default=_TIMEOUT_S,
+        metavar="SECONDS",
+        help="longest wait; default: %(default)s",
     )
     for each in (listing, showing):
         add_archive(each)

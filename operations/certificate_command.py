@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "print the public key."
     )
     parser.epilog = (
-        "Exit status: 0 written, or valid with all ends known; 1 refused; 2 wrong words; 3 valid, and an end "
+        "Exit status: 0 written, or valid with all ends known; 1 refused; 2 wrong usage; 3 valid, and an end "
         "of the event is not known."
     )
     parser.set_defaults(run=_certificate)

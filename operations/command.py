@@ -45,7 +45,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> Callable[[str, Run, str], argp
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     def add(name: str, run: Run, purpose: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = verbs.add_parser(name, help=purpose, description=purpose)
+        made: argparse.ArgumentParser = verbs.add_parser(
+            name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."
+        )
         made.set_defaults(run=run)
         return made
 

@@ -146,8 +146,8 @@ def tree() -> Parser:
     """Return the parser of the whole command line; nouns declare their verbs when they are used."""
     parser = Parser(
         prog="eventplane",
-        description="Look after an event plane.",
-        epilog="Exit status: 0 done, 1 could not be done (or not all, or nothing found), 2 wrong words.",
+        description="Operate an event plane.",
+        epilog="Exit status: 0 done, 1 could not be done (or not all, or nothing found), 2 wrong usage.",
     )
     parser.add_argument("--version", action="version", version=f"eventplane {__version__}")
     nouns = parser.add_subparsers(required=True, metavar="NOUN")

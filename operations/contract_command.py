@@ -38,8 +38,10 @@ _NO_IMAGE: Final = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
     verb = add_verbs(parser)
-    checking = verb("check", _check, "check it, print a summary and the warnings")
-    compiling = verb("compile", _check, "check it, and write what devices and functions read")
+    checking = verb("check", _check, "check the contract, print a summary and the warnings")
+    compiling = verb(
+        "compile", _check, "check the contract, and write the file that devices and functions read"
+    )
     compiling.add_argument(
         "--output", type=Path, required=True, metavar="FILE", help="the compiled contract's file"
     )
@@ -54,7 +56,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument(
         "--output", type=Path, metavar="FILE", default=Path("build/catalogue.html"), help="the page's file"
     )
-    flooring = verb("floor", _floor, "check that devices with an image would take it")
+    flooring = verb(
+        "floor", _floor, "check that devices with an image would accept it, and keep their alarms"
+    )
     flooring.add_argument(
         "image", type=Path, metavar="IMAGE", help="the contract in the image, YAML or compiled (.json)"
     )
@@ -63,8 +67,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     prove_command.arguments(proving)
     trying = load("simulate", "command")
-    trying.arguments(verb("simulate", trying.run, "try it under traffic and weather, before it is deployed"))
-    rehearsing = verb("rehearse", rehearse_command.run, "judge a new contract on a day of the archive")
+    trying.arguments(
+        verb("simulate", trying.run, "try a contract under traffic and weather, before it is deployed")
+    )
+    rehearsing = verb(
+        "rehearse", rehearse_command.run, "show what a new contract changes for the events of an archived day"
+    )
     rehearse_command.arguments(rehearsing)
     rolling = verb("rollout", rollout_command.run, "put it into force by stages, and go back at harm")
     rollout_command.arguments(rolling)
@@ -76,18 +84,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Print the JSON Schema of the contract's file. An editor completes and checks by it: write it into a "
         "FILE beside the contract, and `# yaml-language-server: $schema=FILE` into the contract's first line."
     )
-    exporting = verb("asyncapi", _asyncapi, "print it as an AsyncAPI 3.0 document")
+    exporting = verb("asyncapi", _asyncapi, "print the contract as an AsyncAPI 3.0 document")
     exporting.add_argument(
-        "--participant", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+        "--participant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this participant; may be repeated",
     )
-    publishing = verb("publish", _publish, "put it into force without a deployment")
+    publishing = verb("publish", _publish, "put the contract into force without a deployment")
     publishing.add_argument(
         "--image",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="refuse what takes alarms away from devices with this contract in their image; may be repeated",
+        help="refuse a contract that takes alarms away from devices with this image; may be repeated",
     )
     publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
     publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")

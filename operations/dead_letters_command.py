@@ -140,12 +140,14 @@ _EVERY: Final = 100
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
     verb = add_verbs(parser)
-    listing = verb("list", _with(_Command.count), "how many wait where, since when, and why")
-    showing = verb("show", _with(_Command.show), "each with its reason, what to do, and its original bytes")
-    redriving = verb("redrive", _with(_Command.redrive), "send them back to where they came from")
+    listing = verb(
+        "list", _with(_Command.count), "count the undeliverable messages by queue, with age and reasons"
+    )
+    showing = verb("show", _with(_Command.show), "show messages with reason, remedy and original bytes")
+    redriving = verb("redrive", _with(_Command.redrive), "send messages back to where they came from")
     for each in (showing, redriving):
-        each.add_argument("id", nargs="?", metavar="ID", help="of a message, or of an event in it")
-    redriving.add_argument("--all", action="store_true", help="everything at the named places")
+        each.add_argument("id", nargs="?", metavar="ID", help="id of a message, or of an event in it")
+    redriving.add_argument("--all", action="store_true", help="every message of the named queues")
     redriving.add_argument("--dry-run", action="store_true", help="only print what would move")
     for each in (listing, showing, redriving):
         add_contract(each)
@@ -160,13 +162,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "--filter", metavar="CESQL", help="only matching ones: \"deadletterreason = 'payload_invalid'\""
         )
         names = ["--archived"] if each is redriving else ["--archived", "--letters"]
-        each.add_argument(*names, action="store_true", help="the dead letters of the archive")
+        each.add_argument(
+            *names, action="store_true", help="those that the archive has of devices, routers and readers"
+        )
         add_days(each)
         each.set_defaults(letters=False)
     redriving.add_argument(
         "--letters",
         action="store_true",
-        help="the dead-letter events in the inbox that the contract leads them to, taken as its reader",
+        help="the dead-letter events in the inbox that the contract routes them to; received as its reader",
     )
 
 

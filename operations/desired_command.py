@@ -63,7 +63,7 @@ def _list(options: argparse.Namespace) -> int:
         options,
         [_document(each) for each in _items(options).of(options.thing)],
         _LISTED,
-        f"nothing was ever desired of {options.thing}; see its spelling and the environment",
+        f"nothing was ever desired of {options.thing}; check the spelling and the environment",
     )
 
 
@@ -79,7 +79,7 @@ def _show(options: argparse.Namespace) -> int:
             for values, count in counts.most_common()
         ]
     columns = [name for name in (documents[0] if documents else []) if name != "key"]
-    nothing = f"nothing was ever desired under {options.key}; see its spelling and the environment"
+    nothing = f"nothing was ever desired under {options.key}; check the spelling and the environment"
     return _print(options, documents, columns, nothing)
 
 

@@ -113,7 +113,7 @@ class MoveUnseenError(EventPlaneError):
     queue: str
     problem: str
     message = (
-        "SQS moves {queue} by itself, and how far it is cannot be seen ({problem}); `dead-letters list` "
+        "SQS is moving {queue}, and its progress cannot be read ({problem}); `dead-letters list` "
         "shows what still waits"
     )
 

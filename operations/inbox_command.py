@@ -51,14 +51,14 @@ class NotForTakingError(EventPlaneError):
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Count the events in a cloud service's inbox. A look at them would cost each one of its receives: "
-        "--follow takes them, in the place of the service, and prints them."
+        "Count the events in a cloud service's inbox. Only --follow receives events: in the place of the "
+        "service, which does not get them."
     )
     parser.set_defaults(run=_inbox)
     parser.add_argument("name", metavar="NAME", help="the participant")
     parser.add_argument("--follow", action="store_true", help="take and print events as they arrive")
     parser.add_argument(
-        "--take", action="store_true", help="confirm --follow in an environment that keeps its data"
+        "--take", action="store_true", help="needed with --follow in an environment that keeps its data"
     )
     parser.add_argument("--most", type=count, metavar="N", help="end after N events")
     parser.add_argument(

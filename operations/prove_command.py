@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_contract(parser)
     parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
     parser.epilog = (
-        "Exit status: 0 every alarm is proven, 1 not every one, 2 wrong words, contract or archive, "
+        "Exit status: 0 every alarm is proven, 1 not every one, 2 wrong usage, contract or archive, "
         "3 every one is, and what some devices reported could not be read."
     )
 

@@ -107,7 +107,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
     parser.epilog = (
-        "Exit status: 0 no alarm loses a reader, 1 one does, 2 wrong words, contract or archive, "
+        "Exit status: 0 no alarm loses a reader, 1 one does, 2 wrong usage, contract or archive, "
         "3 none does as far as is known: records are damaged or do not say."
     )
 

@@ -60,7 +60,13 @@ class RestoreTimeError(EventPlaneError):
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's words."""
     parser.add_argument("table", choices=_TABLES, metavar="TABLE", help=", ".join(_TABLES))
-    parser.add_argument("--at", type=_moment, required=True, metavar="TIME", help="2026-03-01T08:30:00Z")
+    parser.add_argument(
+        "--at",
+        type=_moment,
+        required=True,
+        metavar="TIME",
+        help="the time of the state to restore, such as 2026-03-01T08:30:00Z",
+    )
     parser.add_argument(
         "--over",
         action="store_true",

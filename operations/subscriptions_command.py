@@ -132,11 +132,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
     verb = add_verbs(parser)
     for name, run, purpose in (
-        ("list", _list, "list those of a participant"),
-        ("show", _show, "show one"),
-        ("put", _put, "create or change one"),
-        ("delete", _delete, "end one"),
-        ("key", _key, "show what the endpoint checks requests with"),
+        ("list", _list, "list the subscriptions of a participant"),
+        ("show", _show, "show a subscription"),
+        ("put", _put, "create or change a subscription"),
+        ("delete", _delete, "end a subscription"),
+        ("key", _key, "show the key by which the endpoint verifies signatures"),
     ):
         each = verb(name, run, purpose)
         each.add_argument("participant", metavar="PARTICIPANT")

@@ -112,7 +112,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "Exit status: 0 it was handled by each reader, in the home and in the cloud, or ended as declared "
-        "(expired, dropped); 1 it was refused, given up or lost; 2 wrong words; 3 none of these, and an end "
+        "(expired, dropped); 1 it was refused, given up or lost; 2 wrong usage; 3 none of these, and an end "
         "is not known: it waits, no record shows what its reader did, or records are missing."
     )
     parser.set_defaults(run=_trace)

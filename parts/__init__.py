@@ -82,7 +82,7 @@ PARTS: Final = {
     "probe": Part(
         without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
         needed_by=(CANARY,),
-        noun=("smoke", "prove a deployed environment, with a throw-away device"),
+        noun=("smoke", "test a deployed environment with a throw-away device"),
     ),
     "provisioning": Part(without="a device's certificate is installed and renewed by other means"),
     "discovery": Part(without="the home's broker has a fixed address, and is not announced"),

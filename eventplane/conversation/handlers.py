@@ -21,7 +21,7 @@ class NoAskerError(EventPlaneError):
     asker: str
     event_type: str
     message = (
-        "{asker} does not ask with {event_type!r}; "
+        "{asker} may not send requests of type {event_type!r}; "
         "add the type to `asks` of participants.{asker} in the contract"
     )
 
@@ -30,7 +30,7 @@ class NotOneDeviceError(EventPlaneError):
     """A request goes down to devices, and not to exactly one: missing replies could not be determined."""
 
     asker: str
-    message = "{asker}: a request that goes down to devices names one of them in `todevice`"
+    message = "{asker}: a request to devices must name one device in `todevice`"
 
 
 Wants = Callable[[str, Envelope, Priority], bool]

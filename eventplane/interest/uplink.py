@@ -38,7 +38,7 @@ class TooManyFiltersError(EventPlaneError):
     most: int
     message = (
         "the filters take {size} bytes, an event towards a device {most}; "
-        "lead subscriptions into one route, until then devices have to send up everything"
+        "combine subscriptions into one route; until then devices send up everything"
     )
 
 

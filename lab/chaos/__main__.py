@@ -1,4 +1,4 @@
-"""`python -m lab.chaos SCENARIO`: exit status 0 passed, 1 failed, 2 wrong words, 130 stopped."""
+"""`python -m lab.chaos SCENARIO`: exit status 0 passed, 1 failed, 2 wrong usage, 130 stopped."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`python -m lab.demo`: the main job. Exit status 0 when nothing was lost, 1 if not, 2 for wrong words."""
+"""`python -m lab.demo`: the main job. Exit status 0 when nothing was lost, 1 if not, 2 for wrong usage."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`python -m lab.up [down | publish | status]`: a plane that stays on this machine, until it is stopped.
 
-Exit status 0 when done, 1 when that was not possible, 2 for wrong words.
+Exit status 0 when done, 1 when that was not possible, 2 for wrong usage.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class NoFailureError(EventPlaneError):
     """A message of the ingest-error queue is none of a rule. `problem` says what is wrong with it."""
 
     problem: str
-    message = "{problem}; see who else writes to the queue of the rules' error actions"
+    message = "{problem}; find out who else writes to the queue of the rules' error actions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class LedgerError(EventPlaneError):
 
     records: int
     message = (
-        "{records} decisions are not durable; their messages come again. See whether SQS and S3 can be "
+        "{records} decisions are not stored; their messages are redelivered. Check whether SQS and S3 can be "
         "reached, and whether the function's role may write to both"
     )
 

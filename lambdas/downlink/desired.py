@@ -177,7 +177,7 @@ def _raise(refusal: Refusal | None) -> None:
 
 
 def _unknown(reason: str, name: str) -> DownlinkError:
-    return DownlinkError(reason, f"the fleet has no {name!r}; see its spelling, or register it")
+    return DownlinkError(reason, f"the fleet has no {name!r}; check the spelling, or register it")
 
 
 def service() -> QueueReader:

@@ -32,7 +32,7 @@ class UnreadDevicesError(EventPlaneError):
     """DynamoDB did not get to some devices of the registry."""
 
     number: int
-    message = "DynamoDB did not get to {number} devices of the registry; the message comes again"
+    message = "DynamoDB did not return {number} devices of the registry; the message is redelivered"
 
 
 class FleetReader:

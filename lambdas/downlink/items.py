@@ -82,7 +82,7 @@ class NotChangedError(EventPlaneError):
     thing: str
     sk: str
     problem: str
-    message = "{sk!r} of {thing!r}: {problem}; its message comes again"
+    message = "{sk!r} of {thing!r}: {problem}; its message is redelivered"
 
 
 class Items:

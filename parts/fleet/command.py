@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--state", choices=[each.value for each in LifecycleState], help="only these")
     listing.add_argument("--group", metavar="NAME", help="only those in this group")
     listing.add_argument(
-        "--most", type=count, default=_MOST, metavar="N", help="at most N devices; default: %(default)s"
+        "--most", type=count, default=_MOST, metavar="N", help="show at most N devices; default: %(default)s"
     )
     registering = verb("register", _with(_register), "register manufactured devices")
     registering.add_argument("serial", nargs="+", metavar="SERIAL")
@@ -62,7 +62,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", metavar="CERTIFICATE", help="id of the certificate to keep, which only the device holds"
     )
     for each in (replacing, recovering):
-        each.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
+        each.add_argument(
+            "--days",
+            type=int,
+            choices=range(1, 31),
+            default=7,
+            metavar="1-30",
+            help="days that the claim may be used; default: 7",
+        )
     for each in (ending, quarantining):
         each.add_argument("--why", "--reason", dest="reason", default="", help="kept in the registry")
     ending.add_argument("--dry-run", action="store_true", help="only print what would be done")

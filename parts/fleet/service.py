@@ -36,7 +36,7 @@ class UnknownDeviceError(EventPlaneError):
     """Neither the registry nor AWS IoT knows `thing`."""
 
     thing: str
-    message = "no device is called {thing!r}; see its spelling and the environment"
+    message = "no device is called {thing!r}; check the spelling and the environment"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="authorities that devices trust, PEM (EVENTPLANE_DEVICE_CA); default: those of the AWS SDK",
     )
     parser.add_argument(
-        "--timeout", type=positive, default=TIMEOUT_S, metavar="S", help="of each step, default: %(default)s"
+        "--timeout",
+        type=positive,
+        default=TIMEOUT_S,
+        metavar="S",
+        help="seconds for each step; default: %(default)s",
     )
     parser.add_argument(
-        "--audit-timeout", type=positive, default=AUDIT_TIMEOUT_S, metavar="S", help="default: %(default)s"
+        "--audit-timeout",
+        type=positive,
+        default=AUDIT_TIMEOUT_S,
+        metavar="S",
+        help="seconds for the audit; default: %(default)s",
     )
     parser.add_argument(
         "--people-are-informed",

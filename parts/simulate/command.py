@@ -39,10 +39,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|NAME",
         help="a file, or calm, storm, rural-line, blackout or region; default: %(default)s",
     )
-    parser.add_argument("--show", metavar="NAME", help="print one of these weathers, to write another")
-    parser.add_argument("--homes", type=count, default=10, metavar="N", help="default: %(default)s")
-    parser.add_argument("--days", type=positive, default=7.0, metavar="D", help="default: %(default)g")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="default: %(default)s")
+    parser.add_argument("--show", metavar="NAME", help="print one of these weathers as a file, to edit it")
+    parser.add_argument(
+        "--homes", type=count, default=10, metavar="N", help="homes to simulate; default: %(default)s"
+    )
+    parser.add_argument(
+        "--days", type=positive, default=7.0, metavar="D", help="days to simulate; default: %(default)g"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="S", help="of the random draws; default: %(default)s"
+    )
     parser.add_argument(
         "--spool", type=count, metavar="BYTES", help="the devices' `spool_capacity_bytes`; default: theirs"
     )
@@ -60,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--date", type=day, metavar="DAY", help="the UTC day of the archive to learn from")
     parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
     parser.epilog = (
-        "Exit status: 0 no alarm is lost, 1 one is (--learn: a record is damaged), 2 wrong words, files or "
+        "Exit status: 0 no alarm is lost, 1 one is (--learn: a record is damaged), 2 wrong usage, files or "
         "archive."
     )
 

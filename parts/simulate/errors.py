@@ -55,6 +55,6 @@ class SimulationError(EventPlaneError):
     """A process that simulated homes has ended by itself."""
 
     message = (
-        "a process of the simulation has ended by itself, for want of memory in most cases; repeat the "
+        "a process of the simulation has ended by itself, usually for lack of memory; repeat the "
         "command with --jobs 1"
     )

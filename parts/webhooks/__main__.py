@@ -1,6 +1,6 @@
 """`python -m parts.webhooks URL --origin NAME`: ask an endpoint whether it wants our events.
 
-Exit status 0 when it does, 1 when it does not, 2 for wrong words.
+Exit status 0 when it does, 1 when it does not, 2 for wrong usage.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def test_without_time_every_message_is_redelivered(rules: Rules) -> None:
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps))
 def test_any_other_text_is_refused(body: str) -> None:
-    with pytest.raises(NoFailureError, match="see who else writes"):
+    with pytest.raises(NoFailureError, match="find out who else writes"):
         parse_failure(body)
 
 

@@ -120,7 +120,7 @@ def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) 
     sqs = FailingClient(cloud.sqs, "send_message_batch")
     ledger = cloud.ledger_of(sqs=sqs, s3=FailingClient(cloud.s3, "put_object"))
     ledger.file(cloud.contract)
-    with pytest.raises(LedgerError, match="2 decisions are not durable"):
+    with pytest.raises(LedgerError, match="2 decisions are not stored"):
         ledger.write("one", records(cloud, 2), NOW_MS, lambda: True)
     sqs.end()
     ledger.write("two", records(cloud, 2), NOW_MS, lambda: True)
