@@ -118,7 +118,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
     parser.epilog = (
-        "Exit status: 0 all devices have it, 1 it went back or goes back, 2 wrong words, or nothing was "
+        "Exit status: 0 all devices have it, 1 it went back or goes back, 2 wrong usage, or nothing was "
         "begun, 3 it is under way, or waits for a person."
     )
 
