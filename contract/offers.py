@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 from contract.example import NoExampleError, example_of
 from contract.explain import outcomes
@@ -33,6 +31,10 @@ class Offer:
     event: Mapping[str, Any]
     is_received: bool
     problem: str = ""
+
+
+_EXAMPLE = "example", datetime.fromtimestamp(0, UTC)
+"""Id and time of an event that is only looked at."""
 
 
 def offers(contract: Contract, home: str) -> tuple[Offer, ...]:
@@ -61,26 +63,25 @@ def _offer(
             data = example_of(event["dataschema"], known)
         except NoExampleError as error:
             problem = str(error)
-    (outcome,) = outcomes(contract, completed(contract, event), sender)
+    (outcome,) = outcomes(contract, completed(contract, event, *_EXAMPLE), sender)
     if outcome.not_down:
         event["todevice"] = home
         if contract.downlink(type) is Downlink.STATE:
             event["statekey"] = f"{sender}/example/1"
     event["data"] = data if schemas else {}
-    priority = contract.priority(completed(contract, event), participant.outbox)
+    priority = contract.priority(completed(contract, event, *_EXAMPLE), participant.outbox)
     is_received = bool(outcome.receipts or outcome.not_down)
     return Offer(sender, type, priority, event, is_received, problem)
 
 
-def completed(contract: Contract, event: Mapping[str, Any]) -> Envelope:
-    """Return `event` with an id, times, and the newest version of a state, where it has none.
+def completed(contract: Contract, event: Mapping[str, Any], id: str, now: datetime) -> Envelope:
+    """Return `event` with an `id`, the time `now`, and the newest version of a state, where it has none.
 
     Raises `EnvelopeError` for what is no event.
     """
-    now = time.time()
-    at = timestamp(datetime.fromtimestamp(now, UTC))
-    whole = {"id": uuid4().hex, "time": at, "recordedtime": at, **event}
+    at = timestamp(now)
+    whole = {"id": id, "time": at, "recordedtime": at, **event}
     if "statekey" in event and contract.downlink(str(event.get("type"))) is Downlink.STATE:
-        whole.setdefault("stateversion", str(round(now * 1_000)))
+        whole.setdefault("stateversion", str(round(now.timestamp() * 1_000)))
     data = whole.pop("data", None)
     return write_event(whole, data)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from contract.offers import Offer, completed, offers
@@ -76,7 +77,7 @@ class FakePlane:
         return self.send(SENDER, {"source": f"/homes/home-1/{SENDER}", "type": ALARM})
 
     def send(self, sender: str, event: Mapping[str, Any]) -> str:
-        whole = completed(CONTRACT, {"id": f"alarm-{self._sent + 1}", **event})
+        whole = completed(CONTRACT, event, f"alarm-{self._sent + 1}", datetime.now(UTC))
         with self._lock:
             self._sent += 1
             self.tally.sent(whole, sender, self._now())

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Self
+from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -300,7 +302,7 @@ class LocalPlane:
         ]
         if sender not in known:
             raise NoParticipantError(sender, known)
-        whole = completed(contract, event)
+        whole = completed(contract, event, uuid4().hex, datetime.now(UTC))
         if contract.participants[sender].kind.is_on_device:
             with self._lock:
                 if sender not in self._senders:

@@ -151,7 +151,7 @@ def test_a_webhook_prints_its_setting_and_a_description_is_any_text(
     contract = load_contract(plane)
     assert contract.channel("hook.inbox").webhook is not None
     assert contract.participants["hook"].description == description
-    assert 'webhook_urls={"hook": "https://..."}' in capsys.readouterr().out
+    assert 'webhook_urls.hook = "https://..."' in capsys.readouterr().out
 
 
 def test_a_linked_contract_stays_a_link(plane: Path, tmp_path: Path) -> None:
