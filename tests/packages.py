@@ -1,8 +1,10 @@
-"""Packages that a module imports, and those that a test installs with their metadata."""
+"""Packages: what a module imports, one that a test installs, and the sizes that the README states."""
 
 import ast
+import re
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -34,3 +36,14 @@ def imported_packages(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module)
     return {name.partition(".")[0] for name in names}
+
+
+_README: Final = Path(__file__).parent.parent / "README.md"
+
+
+def assert_size_is_stated(artifact: Path, name: str) -> None:
+    """Assert that the README's row of `name` ("VERSION" for the version) has the size within a tenth."""
+    (stated,) = re.findall(
+        rf"^\| `{re.escape(name)}` \|.*\| ([\d.]+) MB \|$", _README.read_text(), re.MULTILINE
+    )
+    assert artifact.stat().st_size / 1e6 == pytest.approx(float(stated), rel=0.1), name

@@ -1,7 +1,9 @@
-"""AWS IoT's control plane in memory: things, their certificates, and the certificates' policies."""
+"""AWS IoT's control plane in memory, and what the error action of one of its rules sends."""
 
 from __future__ import annotations
 
+import base64
+import json
 from itertools import count
 from typing import Any
 
@@ -113,3 +115,22 @@ class FakeIot(FakeClient):
         if id not in self.statuses:
             raise self.refusal("ResourceNotFoundException", f"no certificate {id}", "Certificate")
         return id
+
+
+def rule_failure(original: bytes, *resources: str, **members: Any) -> str:
+    """Return what is sent about `original`, which `resources` did not take; `members` are put over its own.
+
+    Source: AWS IoT Core Developer Guide, error handling.
+    """
+    failures = [
+        {"failedAction": "SqsAction", "failedResource": each, "errorMessage": "no"} for each in resources
+    ]
+    document = {
+        "ruleName": "eventplane_dev_ingest",
+        "topic": "devices/home-1/outbox",
+        "cloudwatchTraceId": "7e146a2c-95b5-6caf-98b9-50e3969734c7",
+        "clientId": "home-1",
+        "base64OriginalPayload": base64.b64encode(original).decode(),
+        "failures": failures,
+    }
+    return json.dumps(document | members)

@@ -16,7 +16,7 @@ import pytest
 
 from eventplane import __version__
 from lab.tools.packages import ROOT, build
-from tests.artifacts import assert_size_is_stated
+from tests.packages import assert_size_is_stated
 
 DOCS = ROOT / "docs"
 IN_EACH = {

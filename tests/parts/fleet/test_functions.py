@@ -28,7 +28,7 @@ from parts.fleet.lifecycle import (
     quarantined,
 )
 from tests.dynamodb import records
-from tests.rule_failure import rule_failure
+from tests.fakes.iot import rule_failure
 from tests.unit.lambdas.support import (
     BUCKET,
     NOW_MS,

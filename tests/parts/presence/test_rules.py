@@ -27,6 +27,7 @@ from parts.presence.recorder import (
 )
 from parts.presence.reports import OVER, TEXT_BY_REASON, TEXTS, notice_of_many
 from parts.presence.watch import CAUSES, LOST
+from tests.fakes.iot import rule_failure
 from tests.parts.presence.world import (
     CERTIFICATE,
     HOUR,
@@ -44,7 +45,6 @@ from tests.parts.presence.world import (
     sent,
 )
 from tests.plane import shipped_contract
-from tests.rule_failure import rule_failure
 
 SKEW_MS = 2 * MINUTE
 """How wrong IoT Core's times may be (AWS IoT Developer Guide, lifecycle events)."""

@@ -26,7 +26,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.common.sqs import SqsSender
 from tests.fakes.faults import FailingClient
-from tests.rule_failure import rule_failure
+from tests.fakes.iot import rule_failure
 from tests.unit.lambdas.support import (
     NOW_MS,
     Cloud,

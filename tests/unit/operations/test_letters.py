@@ -17,8 +17,8 @@ from operations.dead_letters_command import letter_document, letter_text
 from operations.letters import Letter, read_letter
 from operations.outgoing import Outgoing, Redriving, Skipped, again, original
 from operations.queues import PlaneQueues
+from tests.fakes.iot import rule_failure
 from tests.plane import plane_contract
-from tests.rule_failure import rule_failure
 from tests.unit.operations.support import HOME, ROUTER, event, letter, letter_of_event, queue_message
 
 CONTRACT = plane_contract()

@@ -14,7 +14,7 @@ import pytest
 from eventplane import __version__
 from eventplane.contract.canonical import FORMAT
 from lab.tools.device_image import PACKAGING, PARTS, ROOT, VERSION, device_closure, units
-from tests.artifacts import assert_size_is_stated
+from tests.packages import assert_size_is_stated
 from tests.unit.edge.fakes import contract
 
 pytestmark = pytest.mark.long

@@ -22,8 +22,8 @@ from lambdas.common.metrics import Count
 from lambdas.common.queue_function import queue_function
 from lambdas.downlink import answers, desired, due, items, reconciler
 from lambdas.downlink.items import PACE_S, RESERVE_MS, NotChangedError
+from tests.fakes.iot import rule_failure
 from tests.fakes.sqs import FakeSqs
-from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import (
     DESIRED,
     FLEET,
