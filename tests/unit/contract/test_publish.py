@@ -154,7 +154,7 @@ def test_one_that_no_item_can_hold_is_refused(
     publisher: ContractPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("contract.publish.DYNAMODB_ITEM", replace(DYNAMODB_ITEM, most=100))
-    with pytest.raises(TooLargeError, match="deploy it with the code"):
+    with pytest.raises(TooLargeError, match="deploy it instead"):
         publisher.publish(changed("x"))
 
 
