@@ -134,6 +134,12 @@ ORDERED: Final = story(
     *(StoryStep(20.0 + at, "round", WATCH, 1) for at in range(4)),
     is_ordered=True,
 )
+GIVEN_UP: Final = story(
+    *(say(at_s, "org.eventplane.health.reading.v1") for at_s in (20.0, 100.0, 270.0)),
+    # The first one comes when the second has waited for long enough, and the third has not.
+    *(StoryStep(at_s, "die", "router-ingest", 2) for at_s in (62.0, 243.0, 432.0)),
+    is_ordered=True,
+)
 STALLED: Final = story(StoryStep(10.0, "stall", "home-1", 300.0), say(20.0), say(50.5))
 
 # In these a plane that was right had findings, or one that was wrong: of seeds 479, 367, 149 and 767.
@@ -263,6 +269,7 @@ def without_end(in_force: ActiveContract[RoutingEngine]) -> None:
                 EVICTED,
                 SUBSCRIBED,
                 ORDERED,
+                GIVEN_UP,
                 STALLED,
                 KILLED,
                 BROKEN,
