@@ -15,7 +15,7 @@ from contract.diff import diff, diff_text
 from contract.loader import load_checked, load_contract
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
-from operations import explain_command, map_command, prove_command, rehearse_command, rollout_command
+from operations import explain_command, map_command, prove_command, rehearse_command, rollout_options
 from operations.command import (
     DONE,
     FAILED,
@@ -74,8 +74,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "rehearse", rehearse_command.run, "show what a new contract changes for the events of an archived day"
     )
     rehearse_command.arguments(rehearsing)
-    rolling = verb("rollout", rollout_command.run, "put it into force by stages, and go back at harm")
-    rollout_command.arguments(rolling)
+    rolling = verb("rollout", _rollout, "put it into force by stages, and go back at harm")
+    rollout_options.arguments(rolling)
     mapping = verb("map", map_command.run, "show which event a message of a mapped program becomes")
     map_command.arguments(mapping)
     allowing = verb("acl", _acl, "write an access file for the home's Mosquitto")
@@ -193,6 +193,13 @@ def _floor(options: argparse.Namespace) -> int:
     done = f"devices with the contract {image.version} take {contract.version}: it keeps all their alarms"
     present(options, {"image": image.version, "contract": contract.version, "taken": True}, done)
     return DONE
+
+
+def _rollout(options: argparse.Namespace) -> int:
+    # Only here: the other commands need no AWS.
+    from operations import rollout_command
+
+    return rollout_command.run(options)
 
 
 def _publish(options: argparse.Namespace) -> int:

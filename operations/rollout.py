@@ -264,6 +264,7 @@ class RolloutRunner:
             )
             return self._write(after)
         self._publisher.finish(rollout.version)
+        self._forget(rollout)
         return self._write(replace(rollout, phase=Phase.DONE, why=()))
 
     # Devices
@@ -330,9 +331,17 @@ class RolloutRunner:
         rollout = replace(rollout, looked_ms=self._now_ms(), stored=waiting)
         if waiting and not is_final:
             return self._write(rollout)
-        if rollout.former != rollout.version and rollout.base == self.plane.deployment.base:
-            self._publisher.go_back(rollout.version)
+        if rollout.former != rollout.version:
+            # Of the deployment under which it began: that one could come back.
+            deployment = replace(self.plane.deployment, base=rollout.base)
+            ContractPublisher(deployment, self.plane.tables, self.plane.now).go_back(rollout.version)
+        self._forget(rollout)
         return self._write(replace(rollout, phase=Phase.WENT_BACK))
+
+    def _forget(self, rollout: Rollout) -> None:
+        """Delete what devices followed before: nothing goes back to it any more."""
+        for each in self._in_stages(rollout):
+            self._members.discard(member_id(rollout.name, each.thing))
 
     def _desired(self, thing: str, name: str) -> Desired | None:
         return self.plane.desired.read(thing, sort_key(Downlink.STATE, CONTRACT_KEYS + name))

@@ -15,7 +15,7 @@ from typing import Any, Final
 from contract.loader import load_contract
 from contract.proof import ProofOutcome, prove
 from contract.publish import PublishError, check_floor, find_deployment
-from contract.rollout import WHOLE, Limits, Phase, Rollout, stages_of
+from contract.rollout import Limits, Phase, Rollout, stages_of
 from eventplane.contract import Contract, ContractError, load_compiled
 from eventplane.contract.publication import ContractTable
 from eventplane.device_record import FLEET_TABLE, REGISTRY
@@ -24,7 +24,7 @@ from eventplane.ledger import CONTRACTS
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations import system, text
-from operations.archive import Archive, add_archive, archive_of, body_of
+from operations.archive import Archive, archive_of, body_of
 from operations.audit_command import audited
 from operations.cloud import Cloud, enter
 from operations.command import (
@@ -32,18 +32,14 @@ from operations.command import (
     END_UNKNOWN,
     FAILED,
     ChoiceError,
-    count,
-    positive,
     present,
     say,
     shell_line,
 )
-from operations.command_line import WRONG_WORDS
 from operations.desired import desired_items
 from operations.rehearse_command import NothingToRehearseError, NotInArchiveError, rehearsed
 from operations.rollout import NoRolloutError, RolloutPlane, RolloutRunner
-
-STATUS, GO_BACK = "status", "go-back"
+from operations.rollout_options import GO_BACK, STATUS
 
 LOOK_S: Final = 15.0
 """Between two looks with --watch, seconds. Ours: the archive is a minute behind anyway."""
@@ -64,71 +60,6 @@ class FormerMissingError(PublishError):
 
     version: str
     message = "the contract in force, {version}, is not in the archive; name its file by --old"
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "what",
-        metavar=f"NEW|{STATUS}|{GO_BACK}",
-        help="the new contract, YAML or compiled: begin with it, or go on; or show the roll-out; or end it",
-    )
-    parser.add_argument(
-        "--groups", type=_words, default=[], metavar="NAME,...", help="first these groups of devices"
-    )
-    parser.add_argument(
-        "--shares",
-        type=_shares,
-        default=[1.0, 5.0, 25.0, WHOLE],
-        metavar="PERCENT,...",
-        help="then these shares of the fleet; default: 1,5,25,100",
-    )
-    parser.add_argument("--watch", action="store_true", help="stay until it is over, with a look every 15 s")
-    for name, kind, default, meaning in (
-        ("minutes", positive, 60.0, "each stage is watched for so long at least"),
-        ("events", count, 100, "a stage passes with so many events under the new contract"),
-        ("alarms", count, 3, "and so many alarms"),
-        ("hours", positive, 24.0, "a stage that lacks something after so long waits for --proceed"),
-        ("silent", positive, 15.0, "a device is silent after so many minutes without an event"),
-    ):
-        parser.add_argument(
-            f"--{name}", type=kind, default=default, metavar="N", help=f"{meaning}; default: %(default)g"
-        )
-    parser.add_argument(
-        "--accept",
-        action="append",
-        default=[],
-        metavar="KEY",
-        help="what was found under this key is wanted; alarms cannot be accepted; may be repeated",
-    )
-    parser.add_argument("--proceed", action="store_true", help="let the stage pass that is unproven")
-    parser.add_argument("--final", action="store_true", help=f"with {GO_BACK}: wait for no device")
-    parser.add_argument("--no-audit", action="store_true", help="leave out today's audit before each stage")
-    parser.add_argument(
-        "--image",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="refuse what takes alarms away from devices with this contract in their image; may be repeated",
-    )
-    parser.add_argument(
-        "--old", type=Path, metavar="FILE", help="the contract in force, if no archive has it"
-    )
-    add_archive(parser)
-    parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
-    parser.epilog = (
-        "Exit status: 0 all devices have it, 1 it went back or goes back, 2 wrong usage, or nothing was "
-        "begun, 3 it is under way, or waits for a person."
-    )
-
-
-def _words(value: str) -> list[str]:
-    return [each for each in value.split(",") if each]
-
-
-def _shares(value: str) -> list[float]:
-    return [positive(each) for each in _words(value)]
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,7 +14,6 @@ _CLINICAL: Final = "org.eventplane.alarm.clinical.v1"
 _READING: Final = "org.eventplane.health.reading.v1"
 _MOTION: Final = "org.eventplane.activity.motion.v1"
 _CLIMATE: Final = "org.eventplane.climate.reading.v1"
-_HEARTBEAT: Final = "org.eventplane.device.heartbeat.v1"
 _CALL: Final = "org.eventplane.call.placed.v1"
 
 
@@ -70,13 +69,16 @@ HARMFUL: Final[dict[str, Mapping[str, Any]]] = {
     "alarms expire within a minute": {"participants/alarm-centre/inbox/expiry_s": 60},
     "readings expire before their batch is decided": {"participants/care-analytics/inbox/expiry_s": 1},
     "alarms are no longer urgent": {f"event_types/{_KEYWORD}/priority": "normal"},
-    "the uplink waits for company": {"participants/device/outbox/batching_delay_ms": 300_000},
+    "readings have the schema of another type": {
+        f"event_types/{_CLIMATE}/schema_check": "strict",
+        f"event_types/{_CLIMATE}/schemas": _schema("keyword", "keyword"),
+    },
     "alarms are delivered at best effort": {
         "participants/alarm-centre/inbox/delivery_guarantee": "best_effort",
         "participants/alarm-centre/inbox/receipts": None,
     },
     "readings stay at home": {"routes/everything-to-cloud/filter": _but(*_DOWN, _READING)},
-    "heartbeats stay at home": {"routes/everything-to-cloud/filter": _but(*_DOWN, _HEARTBEAT)},
+    "one route promises alarms less": {"routes/alarms-to-alarm-centre/delivery_guarantee": "best_effort"},
     "the call service gets no alarms": {"routes/alarms-to-call-service": None},
     "readings have no reader": {
         "routes/readings-to-care-analytics/filter": {"prefix": {"type": "org.eventplane.activity."}}

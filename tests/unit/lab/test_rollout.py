@@ -51,6 +51,8 @@ def test_a_harmless_change_reaches_all() -> None:
     assert head is not None
     (version,) = followed(tried)
     assert (head.version, head.candidate) == (version, None)
+    left = [each["id"]["S"] for each in tried.cloud.dynamodb.peek("contracts")]
+    assert [each for each in left if each.startswith("rollout/")] == []
     with pytest.raises(NoRolloutError):
         tried.runner.step()
 

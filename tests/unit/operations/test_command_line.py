@@ -182,5 +182,5 @@ def test_a_file_without_an_end_is_refused(words: list[str], capsys: pytest.Captu
 def test_each_noun_has_its_permissions() -> None:
     table = tomllib.loads(Path(command_line.__file__).with_name("permissions.toml").read_text())
     named = "".join(each["for"] for each in table["permission"])
-    without_aws = {"completion", "conformance", "contract", "init", "new"}
+    without_aws = {"completion", "conformance", "init", "new"}
     assert {each for each in NOUNS if f"`{each}" not in named} == without_aws

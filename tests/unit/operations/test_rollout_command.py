@@ -1,5 +1,6 @@
 """`eventplane contract rollout`: what is not begun, and what is read of the archive."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import urandom
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.publish import Baseline
+from contract.publish import Baseline, ContractPublisher, NoCandidateError
 from contract.rollout import Evidence, Limits, Phase, Rollout
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, cloud_destinations
@@ -25,7 +26,7 @@ from eventplane_aws.tables import DynamoDbTables
 from operations import rollout_command
 from operations.archive import FolderArchive
 from operations.rehearse_command import is_derived
-from operations.rollout import RolloutPlane, RolloutRunner
+from operations.rollout import DeployedSinceError, NoSenderError, RolloutPlane, RolloutRunner
 from operations.rollout_command import document, lines
 from operations.rollout_evidence import EvidenceReader
 from tests.dynamodb import create_desired_table, create_table
@@ -147,6 +148,37 @@ def test_a_rehearsed_loss_is_not_begun(plane: RolloutPlane, roll: Any, folder: F
     assert status == 0
     assert f'"judged_by": "{OLD.version}"' in out
     assert roll("status")[0] == 0
+
+
+def begun(plane: RolloutPlane) -> RolloutRunner:
+    runner = RolloutRunner(plane)
+    runner.start(NEW, OLD, "", ("100 %",), Limits())
+    return runner
+
+
+def test_a_deployment_in_between(plane: RolloutPlane) -> None:
+    first = begun(plane)
+    other = RolloutRunner(replace(plane, deployment=replace(plane.deployment, base="other")))
+    with pytest.raises(DeployedSinceError, match="go-back"):
+        other.step()
+    assert other.go_back("it was deployed").phase is Phase.WENT_BACK
+    head = first.head()
+    assert head is not None
+    assert head.candidate is None
+
+
+def test_a_head_without_the_candidate(plane: RolloutPlane) -> None:
+    runner = begun(plane)
+    ContractPublisher(plane.deployment, plane.tables, plane.now).go_back(NEW.version)
+    with pytest.raises(NoCandidateError):
+        runner.step()
+    assert runner.go_back("somebody published").phase is Phase.WENT_BACK
+
+
+def test_nobody_may_send_contracts(plane: RolloutPlane) -> None:
+    silent = with_changes(OLD, {"participants/operations/sends": []})
+    with pytest.raises(NoSenderError, match="0 cloud services send"):
+        RolloutRunner(plane).start(NEW, silent, "", ("100 %",), Limits())
 
 
 def test_a_contract_with_subscriptions_is_the_same() -> None:
