@@ -278,6 +278,7 @@ class History:
             return False
         if (
             self.cloud.unacknowledged()
+            or (self.gives_up and self.operator.has_dead_letters)
             or self.operator.busy
             or self.watch.is_busy
             or any(each.is_busy for each in self.administrators.values())

@@ -143,8 +143,12 @@ class Keys:
             case "allow-replacement":
                 fleet.allow_replacement(thing, DAYS)
             case _:
-                kept = shown(self.identities[thing].path) if verb == "recover --keep" else ""
+                path = self.identities[thing].path
+                kept = shown(path) if verb == "recover --keep" else ""
                 fleet.recover(thing, kept or None, DAYS)
+                if kept and shown(path) != kept:
+                    # The device got another one meanwhile, which is condemned now: the operator sees it away.
+                    fleet.recover(thing, None, DAYS)
                 self.recovered_s[thing] = now_s = self.cloud.engine.now_s
                 # Another one was in flight.
                 thief.left += [

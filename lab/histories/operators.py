@@ -69,6 +69,13 @@ class Operator:
         self._asked: deque[Callable[[Account], None]] = deque()
         self._cloud = cloud
 
+    @property
+    def has_dead_letters(self) -> bool:
+        """True while a dead-letter queue that `redrive_queues` empties has messages."""
+        replays = dead_letter_queue(queue_name(ENVIRONMENT, REPLAY))
+        queues = self._cloud.sqs.queues.values()
+        return any(each.messages for each in queues if each.name.endswith("-dlq") and each.name != replays)
+
     def redrive(self) -> None:
         """Begin to redrive the dead letters that wait in the inbox for them."""
         self.busy += 1
