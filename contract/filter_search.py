@@ -171,7 +171,7 @@ def _of(uses: dict[str, _Uses], name: str) -> _Uses:
 
 def _collect_sql(node: tree.Node, uses: dict[str, _Uses]) -> None:
     match node:
-        case tree.Not() | tree.Logic():
+        case tree.LogicalNot() | tree.Logic():
             for each in tree.children(node):
                 _collect_sql(each, uses)
         case tree.Attribute(name=name):

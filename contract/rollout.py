@@ -45,7 +45,7 @@ WHOLE: Final = 100.0
 _GROUP: Final = "group "
 
 
-class Phase(StrEnum):
+class RolloutPhase(StrEnum):
     """The state of a roll-out."""
 
     WATCHING = "watching"
@@ -56,13 +56,13 @@ class Phase(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether another roll-out may begin."""
-        return self in (Phase.WENT_BACK, Phase.DONE)
+        """True if another roll-out may begin."""
+        return self in (RolloutPhase.WENT_BACK, RolloutPhase.DONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a stage needs before it passes; `limit_s` is when a person is asked about one that lacks it.
+class StageLimits:
+    """The needs of a stage before it passes; `limit_s` is when a person is asked about one that lacks it.
 
     A device is silent after `silent_s` without an event. `accepted` are the keys of findings that are wanted.
     """
@@ -76,7 +76,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
+class ContractRollout:
     """A roll-out of the contract `version` in place of `former`, in the deployment of the contract `base`.
 
     `judged_by` is the version of `former` with what participants subscribed, '' where the archive has none.
@@ -91,11 +91,11 @@ class Rollout:
     former: str
     judged_by: str
     stages: tuple[str, ...]
-    limits: Limits
+    limits: StageLimits
     began_ms: int
     stage_ms: int
     stage: int = 0
-    phase: Phase = Phase.WATCHING
+    phase: RolloutPhase = RolloutPhase.WATCHING
     why: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     looked_ms: int = 0
@@ -124,7 +124,7 @@ class Rollout:
 
 ROLLOUT_KEY: Final = "rollout"
 
-ROLLOUT: Final = RecordKind(type=Rollout, key=(KEY,), derived={KEY: lambda _: ROLLOUT_KEY})
+ROLLOUT: Final = RecordKind(type=ContractRollout, key=(KEY,), derived={KEY: lambda _: ROLLOUT_KEY})
 """How the contract table keeps the one roll-out of a plane."""
 
 
@@ -180,8 +180,8 @@ def is_in(stage: str, version: str, thing: str, groups: Collection[str]) -> bool
 
 
 @dataclass
-class Population:
-    """What some devices sent in `seconds`, counted by the archive.
+class DevicesHeard:
+    """The events that some devices sent in `seconds`, counted by the archive.
 
     `types` counts their events, `ended` by what became of those that reached nobody, in which the devices are
     named. Of alarms `up_ms` are the times from device to cloud, `decided_ms` those to the routers' decision.
@@ -208,17 +208,17 @@ class Population:
 
 
 @dataclass
-class Evidence:
-    """What the archive has of a stage's devices and of the others, each since the stage began and before.
+class StageEvidence:
+    """The archive's evidence of a stage's devices and of the others, each since the stage began and before.
 
     `following` have sent an event under the new contract, `events` of them with `alarms`; `rejected` says why
     a device does not take it. `tally` compares the ends of those events by both contracts.
     """
 
-    stage: Population = field(default_factory=Population)
-    before: Population = field(default_factory=Population)
-    others: Population = field(default_factory=Population)
-    others_before: Population = field(default_factory=Population)
+    stage: DevicesHeard = field(default_factory=DevicesHeard)
+    before: DevicesHeard = field(default_factory=DevicesHeard)
+    others: DevicesHeard = field(default_factory=DevicesHeard)
+    others_before: DevicesHeard = field(default_factory=DevicesHeard)
     tally: RehearsalTally = field(default_factory=RehearsalTally)
     following: set[str] = field(default_factory=set)
     events: int = 0
@@ -233,7 +233,7 @@ class Evidence:
         return {*self.before.last_ms, *self.stage.last_ms}
 
 
-class Finding(NamedTuple):
+class StageFinding(NamedTuple):
     """Harm that a gate found, called `key`; only what does not concern alarms can be accepted."""
 
     key: str
@@ -268,9 +268,9 @@ def _sum(mean: float, counts: Iterable[int]) -> float:
 # Gates
 
 
-def harm(evidence: Evidence, limits: Limits, now_ms: int) -> list[Finding]:
+def harm(evidence: StageEvidence, limits: StageLimits, now_ms: int) -> list[StageFinding]:
     """Return what is worse by the new contract, alarms first, without what is accepted."""
-    gates: tuple[Iterator[Finding], ...] = (
+    gates: tuple[Iterator[StageFinding], ...] = (
         _alarms(evidence.tally),
         _rejected(evidence.rejected),
         _late(evidence, "up_ms", "from the device to the cloud"),
@@ -280,7 +280,7 @@ def harm(evidence: Evidence, limits: Limits, now_ms: int) -> list[Finding]:
         _silent(evidence, limits, now_ms),
         _missed(evidence),
         (
-            Finding(f"audit:{each.partition(':')[0]}", f"the audit of today finds {each}")
+            StageFinding(f"audit:{each.partition(':')[0]}", f"the audit of today finds {each}")
             for each in evidence.audited
         ),
     )
@@ -288,13 +288,13 @@ def harm(evidence: Evidence, limits: Limits, now_ms: int) -> list[Finding]:
     return [each for each in found if each.is_alarm or each.key not in limits.accepted]
 
 
-def _alarms(tally: RehearsalTally) -> Iterator[Finding]:
+def _alarms(tally: RehearsalTally) -> Iterator[StageFinding]:
     """Alarms that lose a reader, are refused, or are worth less on their way."""
     for change, count in tally.changes.items():
         if change.is_alarm and (why := _why_worse(change)):
             examples = ", ".join(f"{each.id} of {each.source}" for each in tally.examples[change])
             text = f"{count:,} alarms {change.type} {why}, for example {examples}"
-            yield Finding(f"alarm:{change.kind}:{change.to}", text, True)
+            yield StageFinding(f"alarm:{change.kind}:{change.to}", text, True)
 
 
 def _why_worse(change: Change) -> str | None:
@@ -314,14 +314,14 @@ def _why_worse(change: Change) -> str | None:
     return f"for {to} are {after}, before {before}" if worse.get(kind) == before else None
 
 
-def _rejected(rejected: Mapping[str, str]) -> Iterator[Finding]:
+def _rejected(rejected: Mapping[str, str]) -> Iterator[StageFinding]:
     for why in sorted({*rejected.values()}):
         things = sorted(thing for thing, each in rejected.items() if each == why)
         first = things[0] if len(things) == 1 else f"{len(things)} devices, such as {things[0]},"
-        yield Finding(f"rejected:{things[0]}", f"{first} do not take the contract: {why}", True)
+        yield StageFinding(f"rejected:{things[0]}", f"{first} do not take the contract: {why}", True)
 
 
-def _late(evidence: Evidence, name: str, way: str) -> Iterator[Finding]:
+def _late(evidence: StageEvidence, name: str, way: str) -> Iterator[StageFinding]:
     """Alarms that take longer than nearly all did."""
     now, *known_of = (getattr(each, name) for each in (evidence.stage, evidence.before, evidence.others))
     if not now or not (known := [*known_of[0], *known_of[1]]):
@@ -330,10 +330,10 @@ def _late(evidence: Evidence, name: str, way: str) -> Iterator[Finding]:
     late, usual = (sum(each > bound_ms for each in those) for those in (now, known))
     if at_least(late, len(now) * (usual + 1) / (len(known) + 1)) < RARE:
         most = f"{max(now) / 1_000:.1f} s at most, before {max(known) / 1_000:.1f} s"
-        yield Finding(f"late:{name}", f"{late:,} of {len(now):,} alarms are late {way}: {most}", True)
+        yield StageFinding(f"late:{name}", f"{late:,} of {len(now):,} alarms are late {way}: {most}", True)
 
 
-def _unread(tally: RehearsalTally) -> Iterator[Finding]:
+def _unread(tally: RehearsalTally) -> Iterator[StageFinding]:
     """Types of which some events had readers, and none has one any more."""
     counts: dict[str, list[int]] = {}
     for (_, type), (before, after) in tally.deliveries.items():
@@ -344,12 +344,12 @@ def _unread(tally: RehearsalTally) -> Iterator[Finding]:
         sums[1] += after
     for type, (before, after) in sorted(counts.items()):
         if before and not after:
-            yield Finding(
+            yield StageFinding(
                 f"unread:{type}", f"{before:,} deliveries of {type}, and now none: no reader is left"
             )
 
 
-def _ended(evidence: Evidence) -> Iterator[Finding]:
+def _ended(evidence: StageEvidence) -> Iterator[StageFinding]:
     """Events that reach nobody, each reason for itself; devices that always had it are left out."""
     stage, known = evidence.stage, (evidence.before, evidence.others, evidence.others_before)
     for what, things in sorted(stage.ended.items()):
@@ -360,15 +360,15 @@ def _ended(evidence: Evidence) -> Iterator[Finding]:
         mean = stage.events * (usual + 1) / (sum(each.events for each in known) + 1)
         is_one = len(new) < 2 and len(evidence.following) > 2  # one home's own trouble
         if new and not is_one and at_least(count, mean) < RARE:
-            yield Finding(
+            yield StageFinding(
                 f"ended:{what}",
                 f"{count:,} events of {len(new)} devices are {what}, {mean:.1f} were to be expected; for "
                 f"example {stage.examples[what]}",
             )
 
 
-def _silent(evidence: Evidence, limits: Limits, now_ms: int) -> Iterator[Finding]:
-    def silent(before: Population, since: Population) -> list[str]:
+def _silent(evidence: StageEvidence, limits: StageLimits, now_ms: int) -> Iterator[StageFinding]:
+    def silent(before: DevicesHeard, since: DevicesHeard) -> list[str]:
         heard = before.last_ms | since.last_ms
         return sorted(each for each in before.last_ms if now_ms - heard[each] > 1_000 * limits.silent_s)
 
@@ -377,10 +377,12 @@ def _silent(evidence: Evidence, limits: Limits, now_ms: int) -> Iterator[Finding
     mean = of * (len(known) + 1) / (len(evidence.others_before.last_ms) + 2)
     if stage and (len(stage) == of or at_least(len(stage), mean) < RARE):
         names = ", ".join(stage[:3])
-        yield Finding("silent", f"{len(stage)} of {of} devices are silent that spoke before: {names}", True)
+        yield StageFinding(
+            "silent", f"{len(stage)} of {of} devices are silent that spoke before: {names}", True
+        )
 
 
-def _missed(evidence: Evidence) -> Iterator[Finding]:
+def _missed(evidence: StageEvidence) -> Iterator[StageFinding]:
     """Types of events that the stage's devices hardly send any more."""
     stage, before = evidence.stage, evidence.before
     if not before.seconds:
@@ -389,10 +391,10 @@ def _missed(evidence: Evidence) -> Iterator[Finding]:
         expected = count / before.seconds * stage.seconds * _trend(evidence, type)
         if expected >= LEAST_EXPECTED and at_most(stage.types[type], FALLS * expected) < RARE:
             text = f"{stage.types[type]:,} events {type} came, {expected:.0f} were to be expected"
-            yield Finding(f"missed:{type}", text)
+            yield StageFinding(f"missed:{type}", text)
 
 
-def _trend(evidence: Evidence, type: str) -> float:
+def _trend(evidence: StageEvidence, type: str) -> float:
     """Return how much of a type the other devices send now, compared with before; 1 where that is unknown."""
     now, before = evidence.others, evidence.others_before
     if before.types[type] < LEAST_EXPECTED or not before.seconds or not now.seconds:
@@ -400,7 +402,7 @@ def _trend(evidence: Evidence, type: str) -> float:
     return min(1.0, now.types[type] / now.seconds / (before.types[type] / before.seconds))
 
 
-def lacking(evidence: Evidence, limits: Limits, seconds: float) -> list[str]:
+def lacking(evidence: StageEvidence, limits: StageLimits, seconds: float) -> list[str]:
     """Return what a stage of so many seconds lacks to pass, in words; nothing where it can."""
     found = []
     if seconds < limits.watch_s:

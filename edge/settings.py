@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge.errors import DeviceSettingsError, SettingProblem
-from eventplane.fields import Text, as_text, choice, declared, flag, number, shown, text, whole, word
+from eventplane.fields import Texts, as_text, choice, declared, flag, number, shown, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from eventplane.values import nearest
@@ -37,7 +37,7 @@ def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any
         return str(raw)
 
     accepts = "a host name or IP address, without scheme and port"
-    return declared(default, Text(f"{accepts}, or a path" if is_socket_allowed else accepts, read))
+    return declared(default, Texts(f"{accepts}, or a path" if is_socket_allowed else accepts, read))
 
 
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:
@@ -48,7 +48,7 @@ def path(default: Any = MISSING, accepts: str = "a path") -> Any:
             raise ValueError
         return Path(raw)
 
-    return declared(default, Text(accepts, read))
+    return declared(default, Texts(accepts, read))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

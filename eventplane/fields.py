@@ -41,7 +41,7 @@ class Range(NamedTuple):
         return value if self.is_whole else float(value)
 
 
-class Text(NamedTuple):
+class Texts(NamedTuple):
     """The texts that `accepts` names; `read` makes the setting's value of one, or raises ValueError."""
 
     accepts: str
@@ -54,7 +54,7 @@ class Text(NamedTuple):
 
 def text(default: Any = MISSING) -> Any:
     """Declare a non-empty text."""
-    return declared(default, Text("a non-empty text", as_text))
+    return declared(default, Texts("a non-empty text", as_text))
 
 
 def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
@@ -65,7 +65,7 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
             raise ValueError
         return str(raw)
 
-    return declared(default, Text(accepts, read, pattern))
+    return declared(default, Texts(accepts, read, pattern))
 
 
 def flag(default: Any) -> Any:
@@ -77,7 +77,7 @@ def flag(default: Any) -> Any:
             raise ValueError
         return words.get(raw, raw is True)
 
-    return declared(default, Text("true or false", read))
+    return declared(default, Texts("true or false", read))
 
 
 def choice(default: Any, options: tuple[str, ...]) -> Any:
@@ -95,7 +95,7 @@ def number(default: Any, low: float, high: float, unit: str) -> Any:
     return declared(default, Range(low, high, unit))
 
 
-def declared(default: Any, accepts: Text | Range) -> Any:
+def declared(default: Any, accepts: Texts | Range) -> Any:
     """Declare a setting that `accepts` reads."""
     return field(default=default, metadata={"accepts": accepts})
 

@@ -26,7 +26,7 @@ from types import NoneType
 from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from eventplane.errors import EventPlaneError
-from eventplane.fields import Range, Text, shown
+from eventplane.fields import Range, Texts, shown
 from eventplane.values import nearest
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ def _filled(given: Any) -> Any:
 
 def accepted(field: Field[Any], value: Any, path: str = "") -> Any:
     """Return `value` if the declaration of `field` accepts it. Raises `WrongValueError`."""
-    accepts: Range | Text | None = field.metadata.get("accepts")
+    accepts: Range | Texts | None = field.metadata.get("accepts")
     if accepts is None or (value is None and field.default is None):
         return value
     try:

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict
 
-from eventplane.fields import Range, Text, choice, number, shown, text, whole
+from eventplane.fields import Range, Texts, choice, number, shown, text, whole
 from eventplane.limits import DAY_S, MAX_RECEIVES
 from eventplane.sinks import MAX_PORT
 from eventplane.trace_context import DEFAULT_SHARE
@@ -158,7 +158,7 @@ def check_names(given: Collection[str], more: Collection[str] = ()) -> None:
             raise ClientSettingsError(name, "there is no such setting", nearest(name, known))
 
 
-def checked(name: str, value: object, accepts: Range | Text) -> Any:
+def checked(name: str, value: object, accepts: Range | Texts) -> Any:
     """Return `value` of the setting or argument `name`. Raises `ClientSettingsError` for a wrong one."""
     try:
         return accepts.read(value)

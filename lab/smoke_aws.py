@@ -50,7 +50,7 @@ def shell(words: Sequence[str]) -> int:
 
 
 @dataclass
-class Day:
+class AccountDay:
     """A day with the account that `client` leads to, by services' names."""
 
     chosen: Environment
@@ -184,7 +184,7 @@ def main(argv: Sequence[str], variables: Mapping[str, str]) -> None:
     parser.add_argument("--yes", metavar="ENV", help="its name again; then nothing is asked")
     options = parser.parse_args(argv)
     chosen = environment(options.environment)
-    day = Day(chosen, session_in(chosen.region).client)
+    day = AccountDay(chosen, session_in(chosen.region).client)
     if options.begin not in day.steps:
         parser.error(f"FROM={options.begin} is none of {', '.join(day.steps)}")
     day.check(variables, options.begin)

@@ -28,11 +28,11 @@ from contract.rollout import (
     MEMBER,
     ROLLOUT,
     ROLLOUT_KEY,
-    Evidence,
-    Limits,
+    ContractRollout,
     Member,
-    Phase,
-    Rollout,
+    RolloutPhase,
+    StageEvidence,
+    StageLimits,
     harm,
     lacking,
     member_id,
@@ -62,7 +62,7 @@ class InProgressError(PublishError):
     """Another contract, `version`, is being rolled out."""
 
     version: str
-    phase: Phase
+    phase: RolloutPhase
     message = "{version} is being rolled out ({phase}); finish that, or `eventplane contract rollout go-back`"
 
 
@@ -80,7 +80,7 @@ class DeployedSinceError(PublishError):
     message = "the plane was deployed anew ({now}, it was {base}); `eventplane contract rollout go-back`"
 
 
-class NoSenderError(PublishError):
+class NoContractSenderError(PublishError):
     """The contract lets no cloud service, or several, give devices a contract."""
 
     names: list[str]
@@ -136,7 +136,7 @@ class RolloutRunner:
         self._members = Records(plane.tables, plane.deployment.table, MEMBER)
         self._publisher = ContractPublisher(plane.deployment, plane.tables, plane.now)
 
-    def found(self) -> Rollout | None:
+    def found(self) -> ContractRollout | None:
         """Return the roll-out that there is, or was last; None for none."""
         return self._rollouts.read(ROLLOUT_KEY)
 
@@ -145,12 +145,12 @@ class RolloutRunner:
         return self._publisher.in_force()
 
     def start(
-        self, new: Contract, former: Contract, judged_by: str, stages: tuple[str, ...], limits: Limits
-    ) -> Rollout:
+        self, new: Contract, former: Contract, judged_by: str, stages: tuple[str, ...], limits: StageLimits
+    ) -> ContractRollout:
         """Begin to roll out `new` in place of `former`, or return the roll-out of it that there is.
 
-        Raises `InProgressError`, `OtherNameError`, `NoSenderError`, `CandidateError`, `OvertakenError`, and
-        what `ContractPublisher.check` raises.
+        Raises `InProgressError`, `OtherNameError`, `NoContractSenderError`, `CandidateError`,
+        `OvertakenError`, and what `ContractPublisher.check` raises.
         """
         before, head = self.found(), self._publisher.in_force()
         if before and not before.phase.is_over:
@@ -166,7 +166,7 @@ class RolloutRunner:
             self._publisher.check(new)
             self._table.contracts.force(published(former))
             now_ms = self._now_ms()
-            rollout = Rollout(
+            rollout = ContractRollout(
                 base=self.plane.deployment.base,
                 version=new.version,
                 former=former.version,
@@ -179,44 +179,44 @@ class RolloutRunner:
             )
             # The record first: a candidate without one could not be taken back.
             rollout = self._write(rollout)
-        if rollout.phase in (Phase.WATCHING, Phase.UNPROVEN):
+        if rollout.phase in (RolloutPhase.WATCHING, RolloutPhase.UNPROVEN):
             self._publisher.offer(new)  # once more, should the first have been broken off
         return rollout
 
-    def step(self) -> Rollout:
+    def step(self) -> ContractRollout:
         """Take the roll-out as far as it goes now, and return it.
 
         Raises `NoRolloutError`, `DeployedSinceError`, `NoCandidateError`, `OvertakenError`.
         """
         rollout = self._present()
-        if rollout.phase in (Phase.WATCHING, Phase.UNPROVEN):
+        if rollout.phase in (RolloutPhase.WATCHING, RolloutPhase.UNPROVEN):
             if rollout.base != self.plane.deployment.base:
                 raise DeployedSinceError(rollout.base, self.plane.deployment.base)
             rollout = self._watch(rollout)
-        return self._return(rollout) if rollout.phase is Phase.GOING_BACK else rollout
+        return self._return(rollout) if rollout.phase is RolloutPhase.GOING_BACK else rollout
 
-    def go_back(self, why: str, *, is_final: bool = False) -> Rollout:
+    def go_back(self, why: str, *, is_final: bool = False) -> ContractRollout:
         """Give all devices of the roll-out back what they followed; `is_final` waits for none of them.
 
         Raises `NoRolloutError`, `OvertakenError`.
         """
         rollout = self._present()
-        if rollout.phase is not Phase.GOING_BACK:
-            rollout = self._write(replace(rollout, phase=Phase.GOING_BACK, why=(why,)))
+        if rollout.phase is not RolloutPhase.GOING_BACK:
+            rollout = self._write(replace(rollout, phase=RolloutPhase.GOING_BACK, why=(why,)))
         return self._return(rollout, is_final=is_final)
 
-    def proceed(self) -> Rollout:
+    def proceed(self) -> ContractRollout:
         """Let a stage pass that is unproven. Raises `NoRolloutError`, `OvertakenError`."""
         rollout = self._present()
-        return self._next(rollout) if rollout.phase is Phase.UNPROVEN else rollout
+        return self._next(rollout) if rollout.phase is RolloutPhase.UNPROVEN else rollout
 
-    def _present(self) -> Rollout:
+    def _present(self) -> ContractRollout:
         rollout = self.found()
         if rollout is None or rollout.phase.is_over:
             raise NoRolloutError
         return rollout
 
-    def _watch(self, rollout: Rollout) -> Rollout:
+    def _watch(self, rollout: ContractRollout) -> ContractRollout:
         head = self._publisher.in_force()
         if head is None or rollout.version not in (head.candidate, head.version):
             raise NoCandidateError
@@ -247,36 +247,36 @@ class RolloutRunner:
         )
         if found:
             why, keys = tuple(map(str, found)), tuple(each.key for each in found)
-            return self._write(replace(rollout, phase=Phase.GOING_BACK, why=why, findings=keys))
+            return self._write(replace(rollout, phase=RolloutPhase.GOING_BACK, why=why, findings=keys))
         if not lacks:
             return self._next(rollout)
         # Only a person may let pass what was not seen.
-        if seconds >= limits.limit_s and rollout.phase is not Phase.UNPROVEN:
-            return self._write(replace(rollout, phase=Phase.UNPROVEN, why=tuple(lacks)))
+        if seconds >= limits.limit_s and rollout.phase is not RolloutPhase.UNPROVEN:
+            return self._write(replace(rollout, phase=RolloutPhase.UNPROVEN, why=tuple(lacks)))
         return self._write(rollout)
 
-    def _next(self, rollout: Rollout) -> Rollout:
+    def _next(self, rollout: ContractRollout) -> ContractRollout:
         """Return the roll-out in its next stage, or done."""
         self._reader = None
         if rollout.stage + 1 < len(rollout.stages):
             after = replace(
-                rollout, stage=rollout.stage + 1, stage_ms=self._now_ms(), phase=Phase.WATCHING, why=()
+                rollout, stage=rollout.stage + 1, stage_ms=self._now_ms(), phase=RolloutPhase.WATCHING, why=()
             )
             return self._write(after)
         self._publisher.finish(rollout.version)
         self._forget(rollout)
-        return self._write(replace(rollout, phase=Phase.DONE, why=()))
+        return self._write(replace(rollout, phase=RolloutPhase.DONE, why=()))
 
     # Devices
 
-    def _in_stages(self, rollout: Rollout) -> Iterator[Device]:
+    def _in_stages(self, rollout: ContractRollout) -> Iterator[Device]:
         """Yield the devices of the stages so far that may connect."""
         for each in self.plane.fleet():
             is_out = each.state in (LifecycleState.QUARANTINED, LifecycleState.DECOMMISSIONED)
             if not is_out and rollout.has(each.thing, each.groups):
                 yield each
 
-    def _send_all(self, rollout: Rollout, new: Contract, members: Iterable[str]) -> list[str]:
+    def _send_all(self, rollout: ContractRollout, new: Contract, members: Iterable[str]) -> list[str]:
         """Send the contract to the devices that have not stored it, and return those that reject it."""
         if self._stored_of != rollout.name:
             self._stored, self._stored_of = set(), rollout.name
@@ -295,7 +295,7 @@ class RolloutRunner:
                 self._stored.add(thing)
         return rejected
 
-    def _enter(self, rollout: Rollout, thing: str, item: Desired | None) -> Member:
+    def _enter(self, rollout: ContractRollout, thing: str, item: Desired | None) -> Member:
         """Write down what a device followed until now."""
         before, number = None, 0
         if item and item.message:
@@ -312,7 +312,7 @@ class RolloutRunner:
             raise OvertakenError
         return written
 
-    def _return(self, rollout: Rollout, *, is_final: bool = False) -> Rollout:
+    def _return(self, rollout: ContractRollout, *, is_final: bool = False) -> ContractRollout:
         """Send devices what they followed before; end the roll-out when none has the contract any more."""
         waiting, packed = 0, dict[str, str]()
         by, name = _sender(contract := self._table.contract(rollout.former)), contract.name
@@ -336,9 +336,9 @@ class RolloutRunner:
             deployment = replace(self.plane.deployment, base=rollout.base)
             ContractPublisher(deployment, self.plane.tables, self.plane.now).go_back(rollout.version)
         self._forget(rollout)
-        return self._write(replace(rollout, phase=Phase.WENT_BACK))
+        return self._write(replace(rollout, phase=RolloutPhase.WENT_BACK))
 
-    def _forget(self, rollout: Rollout) -> None:
+    def _forget(self, rollout: ContractRollout) -> None:
         """Delete what devices followed before: nothing goes back to it any more."""
         for each in self._in_stages(rollout):
             self._members.discard(member_id(rollout.name, each.thing))
@@ -364,7 +364,7 @@ class RolloutRunner:
 
     # What they show
 
-    def _evidence_of(self, rollout: Rollout, new: Contract, members: frozenset[str]) -> Evidence:
+    def _evidence_of(self, rollout: ContractRollout, new: Contract, members: frozenset[str]) -> StageEvidence:
         if self._reader is None or self._reader[0] != (rollout.version, rollout.stage_ms, members):
             archived = body_of(self.plane.archive, f"{CONTRACTS}/{rollout.judged_by}.json")
             former = (
@@ -376,7 +376,7 @@ class RolloutRunner:
             self._reader = (rollout.version, rollout.stage_ms, members), reader
         return self._reader[1].read(self.plane.now())
 
-    def _audited(self, rollout: Rollout, members: Collection[str]) -> tuple[list[str], str]:
+    def _audited(self, rollout: ContractRollout, members: Collection[str]) -> tuple[list[str], str]:
         """Return the promises that today's audit finds broken to devices of the stage since it began.
 
         Besides, why there is no audit, '' where there is one, or the plane has none.
@@ -397,7 +397,7 @@ class RolloutRunner:
                 found.setdefault(each["kind"], []).append(name)
         return [f"{kind}: {len(names)}, such as {names[0]}" for kind, names in found.items()], ""
 
-    def _write(self, rollout: Rollout) -> Rollout:
+    def _write(self, rollout: ContractRollout) -> ContractRollout:
         written = self._rollouts.write(rollout)
         if written is None:
             raise OvertakenError
@@ -414,11 +414,11 @@ def _has(item: Desired, member: Member) -> bool:
 
 
 def _sender(contract: Contract) -> str:
-    """Return the cloud service that gives devices contracts. Raises `NoSenderError`."""
+    """Return the cloud service that gives devices contracts. Raises `NoContractSenderError`."""
     services = contract.of_kind(ParticipantKind.CLOUD_SERVICE)
     names = [each.name for each in services if each.sends and each.may_send(DEVICE_CONTRACT)]
     if len(names) != 1:
-        raise NoSenderError(names)
+        raise NoContractSenderError(names)
     return names[0]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from contract.loader import load_contract
 from contract.proof import ProofOutcome, prove
 from contract.publish import PublishError, check_floor, find_deployment
-from contract.rollout import Limits, Phase, Rollout, stages_of
+from contract.rollout import ContractRollout, RolloutPhase, StageLimits, stages_of
 from eventplane.contract import Contract, ContractError, load_compiled
 from eventplane.contract.publication import ContractTable
 from eventplane.device_record import FLEET_TABLE, REGISTRY
@@ -79,12 +79,14 @@ def run(options: argparse.Namespace) -> int:
             rollout = _begun(options, cloud, runner, archive)
             rollout = _watched(options, runner.proceed() if options.proceed else rollout, runner.step)
     present(options, document(rollout), "\n".join(lines(rollout, _typed(options))))
-    return {Phase.DONE: DONE, Phase.WENT_BACK: FAILED, Phase.GOING_BACK: FAILED}.get(
+    return {RolloutPhase.DONE: DONE, RolloutPhase.WENT_BACK: FAILED, RolloutPhase.GOING_BACK: FAILED}.get(
         rollout.phase, END_UNKNOWN
     )
 
 
-def _watched(options: argparse.Namespace, rollout: Rollout, step: Callable[[], Rollout]) -> Rollout:
+def _watched(
+    options: argparse.Namespace, rollout: ContractRollout, step: Callable[[], ContractRollout]
+) -> ContractRollout:
     """Take a step, and with --watch all of them; report each change."""
     told = ""
     while not rollout.phase.is_over:
@@ -93,7 +95,7 @@ def _watched(options: argparse.Namespace, rollout: Rollout, step: Callable[[], R
         if now != told:
             say(f"{system.now():%H:%M:%S} {now}")
             told = now
-        if not options.watch or rollout.phase is Phase.UNPROVEN:
+        if not options.watch or rollout.phase is RolloutPhase.UNPROVEN:
             break
         if not rollout.phase.is_over:
             system.sleep(LOOK_S)
@@ -127,13 +129,15 @@ def _plane(options: argparse.Namespace, cloud: Cloud, archive: Archive, stack: E
     )
 
 
-def _begun(options: argparse.Namespace, cloud: Cloud, runner: RolloutRunner, archive: Archive) -> Rollout:
+def _begun(
+    options: argparse.Namespace, cloud: Cloud, runner: RolloutRunner, archive: Archive
+) -> ContractRollout:
     file = Path(options.what)
     if not file.exists():
         raise ChoiceError(f"{file} is no file; name the new contract, {STATUS} or {GO_BACK}")
     new = load_contract(file)
     stages = stages_of(options.groups, options.shares)
-    limits = Limits(
+    limits = StageLimits(
         watch_s=round(60 * options.minutes),
         events=options.events,
         alarms=options.alarms,
@@ -196,7 +200,7 @@ def _checked(options: argparse.Namespace, former: Contract, new: Contract) -> st
     return judged_by
 
 
-def document(rollout: Rollout) -> dict[str, Any]:
+def document(rollout: ContractRollout) -> dict[str, Any]:
     """Return a roll-out as JSON."""
     found = asdict(rollout)
     del found["revision"]
@@ -214,7 +218,7 @@ def _typed(options: argparse.Namespace) -> Callable[..., str]:
     )
 
 
-def lines(rollout: Rollout, typed: Callable[..., str]) -> list[str]:
+def lines(rollout: ContractRollout, typed: Callable[..., str]) -> list[str]:
     """Return how a roll-out stands, in lines for people: first what changes, last what to type."""
     at = f"stage {rollout.stage + 1} of {len(rollout.stages)} ({rollout.stages[rollout.stage]})"
     head = f"{rollout.version} in place of {rollout.former}: {rollout.phase}, {at}"
@@ -226,16 +230,16 @@ def lines(rollout: Rollout, typed: Callable[..., str]) -> list[str]:
     if len(rollout.why) > _MOST_WHY:
         why.append(f"  and {len(rollout.why) - _MOST_WHY} more; --json has all")
     match rollout.phase:
-        case Phase.WATCHING:
+        case RolloutPhase.WATCHING:
             lacks = [f"  lacks {each}" for each in rollout.lacked]
             return [head, *seen, *lacks, f"go on: {typed('NEW', '--watch')}"]
-        case Phase.UNPROVEN:
+        case RolloutPhase.UNPROVEN:
             person = f"let it pass: {typed('NEW', '--proceed', '--watch')}; or go back: {typed(GO_BACK)}"
             return [head, *seen, *(f"  lacks {each.strip()}" for each in why), person]
-        case Phase.GOING_BACK:
+        case RolloutPhase.GOING_BACK:
             left = f"{rollout.stored} devices still have it"
             return [head, left, *why, f"go on: {typed(GO_BACK, '--watch')}"]
-        case Phase.WENT_BACK:
+        case RolloutPhase.WENT_BACK:
             return [head, "all devices follow what they followed before", *why]
-        case Phase.DONE:
+        case RolloutPhase.DONE:
             return [head, *seen, "it is in force for all; a device that was away gets it when it connects"]

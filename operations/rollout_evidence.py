@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from contract.loader import payload_check
 from contract.rehearsal import PAYLOAD_REASONS, Rehearsal, Tapped
-from contract.rollout import Evidence, Population, Rollout
+from contract.rollout import ContractRollout, DevicesHeard, StageEvidence
 from eventplane.contract import Contract, Priority
 from eventplane.dead_letter import reason_in
 from eventplane.device_reports import ACKNOWLEDGED, CONTRACT_KEYS, DISCARDED
@@ -38,7 +38,12 @@ class EvidenceReader:
     """
 
     def __init__(
-        self, archive: Archive, rollout: Rollout, former: Contract, new: Contract, members: Collection[str]
+        self,
+        archive: Archive,
+        rollout: ContractRollout,
+        former: Contract,
+        new: Contract,
+        members: Collection[str],
     ) -> None:
         self.damaged: dict[str, str] = {}
         self._archive = archive
@@ -47,13 +52,13 @@ class EvidenceReader:
         self._members = members
         self._key = CONTRACT_KEYS + new.name
         self._rehearsal = Rehearsal(former, new, payload_check)
-        self._evidence = Evidence()
+        self._evidence = StageEvidence()
         self._read: set[str] = set()
         self._since_ms = rollout.began_ms - int(BEFORE.total_seconds()) * 1_000
         self._first_ms, self._last_ms = rollout.began_ms, rollout.stage_ms
         self._late: dict[tuple[str, str], tuple[int, bool]] = {}
 
-    def read(self, now: datetime) -> Evidence:
+    def read(self, now: datetime) -> StageEvidence:
         """Return the evidence of all that the archive has now."""
         since = datetime.fromtimestamp(self._since_ms / 1_000, UTC)
         days = Days(self._archive, since.date(), now.date(), (since, now))
@@ -79,7 +84,7 @@ class EvidenceReader:
         self._read.update(found)
         return found
 
-    def _population(self, thing: str, at_ms: int) -> Population | None:
+    def _population(self, thing: str, at_ms: int) -> DevicesHeard | None:
         """Return whose an event of a device is; None for one from between the start and this stage."""
         found, is_member = self._evidence, thing in self._members
         if at_ms >= self._rollout.stage_ms:
@@ -110,7 +115,7 @@ class EvidenceReader:
             decided_ms, is_refused = self._late.pop(event.claim, (at_ms, False))
             self._rehearsal.take(tapped._replace(decided_at_ms=decided_ms, is_refused=is_refused))
 
-    def _take_report(self, event: Envelope, thing: str, population: Population) -> None:
+    def _take_report(self, event: Envelope, thing: str, population: DevicesHeard) -> None:
         """Count what a device reports of its own: what it gave up, and whether it takes the contract."""
         if reason := reason_in(event):
             population.ends(f"dead-lettered at home: {reason}", thing, f"{event.id} of {event.source}")

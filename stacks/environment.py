@@ -301,14 +301,14 @@ class Environment(Checked):
 
     @property
     def removal_policy(self) -> RemovalPolicy:
-        """What becomes of stateful resources that leave their stack."""
+        """The fate of stateful resources that leave their stack."""
         from aws_cdk import RemovalPolicy  # which takes seconds to start; settings are read without it
 
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.keeps_data else RemovalPolicy.DESTROY
 
     @property
     def retention_of_logs(self) -> logs.RetentionDays:
-        """How long logs are kept."""
+        """The time for which logs are kept."""
         from aws_cdk import aws_logs as logs
 
         return logs.RetentionDays[self.log_retention.upper()]

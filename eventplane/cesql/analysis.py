@@ -76,8 +76,12 @@ def _misread(root: Node) -> Iterator[_Finding]:
     for node in tree.walk(root):
         if isinstance(node, tree.Comparison | tree.Arithmetic | tree.Like | tree.In):
             inner = tree.children(node)[0]
-            # `x NOT LIKE p` is a Not as well, but stands behind its operand.
-            if isinstance(inner, tree.Not) and not inner.grouped and inner.position < _start(inner.operand):
+            # `x NOT LIKE p` is a `LogicalNot` as well, but stands behind its operand.
+            if (
+                isinstance(inner, tree.LogicalNot)
+                and not inner.grouped
+                and inner.position < _start(inner.operand)
+            ):
                 yield (
                     inner.position,
                     "NOT binds to the next word only",
@@ -215,7 +219,7 @@ def outcomes(node: Node, known: Attributes) -> frozenset[Outcome]:
     if tree.names(node) <= known.keys():
         return frozenset({_exactly(node, known)})
     match node:
-        case tree.Not():
+        case tree.LogicalNot():
             return frozenset(_NEGATION[each] for each in outcomes(node.operand, known))
         case tree.Logic():
             sides = outcomes(node.left, known), outcomes(node.right, known)
@@ -228,7 +232,7 @@ def outcomes(node: Node, known: Attributes) -> frozenset[Outcome]:
 
 def bad_operands(node: Node) -> list[tree.Literal]:
     """Return the literals under `node` that cannot be cast to what it needs."""
-    if isinstance(node, tree.Not) and isinstance(node.operand, tree.Literal):
+    if isinstance(node, tree.LogicalNot) and isinstance(node.operand, tree.Literal):
         # A cast could read an Integer and the operator still refuses it, see docs/reference/cesql.md.
         refused = node.operand.type is Type.INTEGER or _stuck(node.operand, Type.BOOLEAN)
         return [node.operand] if refused else []
@@ -251,7 +255,7 @@ def _joined(operator: tree.LogicOperator, left: Outcome, right: Outcome) -> Outc
 def _must_err(node: Node, known: Attributes) -> bool:
     if tree.names(node) <= known.keys():
         return bool(evaluate(node, known).errors)
-    if isinstance(node, tree.Not | tree.Logic):
+    if isinstance(node, tree.LogicalNot | tree.Logic):
         return outcomes(node, known) == {"error"}
     if isinstance(node, tree.Call) and node.function is None:
         return True
@@ -265,7 +269,7 @@ def _needs(node: Node) -> Sequence[tuple[Node, Type]]:
     match node:
         case tree.Comparison(operator="=" | "!=", right=tree.Literal() as right):
             return [(node.left, right.type)]
-        case tree.Logic() | tree.Not():
+        case tree.Logic() | tree.LogicalNot():
             return [(each, Type.BOOLEAN) for each in tree.children(node)]
         case tree.In(operand=tree.Literal() as operand):
             return [(each, operand.type) for each in node.elements]

@@ -101,7 +101,7 @@ class _Translation:
             case tree.Exists():
                 present = _compare(ast.Constant(node.name), ast.In(), _name("a"))
                 return ast.Constant(True) if node.name in REQUIRED else present
-            case tree.Not():
+            case tree.LogicalNot():
                 return self._not(node)
             case tree.Logic():
                 return self._logic(node)
@@ -128,7 +128,7 @@ class _Translation:
         variable = self._variable()
         return _if_class(variable, value, wanted, _name(variable), self._call(to_target, _name(variable)))
 
-    def _not(self, node: tree.Not) -> ast.expr:
+    def _not(self, node: tree.LogicalNot) -> ast.expr:
         if isinstance(node.operand, tree.Literal) and node.operand.type is Type.INTEGER:
             return self._call(operations.refuse_integer, ast.Constant(node.operand.value))
         return ast.UnaryOp(ast.Not(), self._as(node.operand, Type.BOOLEAN))

@@ -151,7 +151,7 @@ class _Parser:
             self._at += negated + 1
             left = self._operation(left, operator, held)
             if negated:
-                left = tree.Not(left, position=operator.position)
+                left = tree.LogicalNot(left, position=operator.position)
         self._depth -= 1
         return left
 
@@ -201,7 +201,7 @@ class _Parser:
             return tree.Literal(self._take().text == "TRUE", position=token.position)
         if token.text == "NOT":
             self._at += 1
-            return tree.Not(self.expression(PREFIX), position=token.position)
+            return tree.LogicalNot(self.expression(PREFIX), position=token.position)
         if token.text == "EXISTS":
             self._at += 1
             return tree.Exists(self._attribute_name(), position=token.position)
@@ -319,11 +319,11 @@ def _write(node: Node) -> tuple[str, int]:
             return _atom(node), _ATOM
         case tree.Exists():
             return f"EXISTS {node.name}", PREFIX
-        case tree.Not(operand=tree.Like() | tree.In() as operand):
+        case tree.LogicalNot(operand=tree.Like() | tree.In() as operand):
             return _membership(operand, "NOT ")
         case tree.Like() | tree.In():
             return _membership(node)
-        case tree.Not():
+        case tree.LogicalNot():
             return f"NOT {_within(node.operand, PREFIX)}", PREFIX
         case tree.Negate():
             text = _within(node.operand, PREFIX)
@@ -373,4 +373,4 @@ def _within(node: Node, power: int) -> str:
 
 def _apart(node: Node, power: int) -> str:
     """Do the same where a NOT would be misread: `(NOT a) = b`."""
-    return f"({_write(node)[0]})" if isinstance(node, tree.Not) else _within(node, power)
+    return f"({_write(node)[0]})" if isinstance(node, tree.LogicalNot) else _within(node, power)

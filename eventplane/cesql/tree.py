@@ -1,7 +1,7 @@
 """The syntax tree of an expression. Positions in the text do not count when trees are compared.
 
-`x != y` and `x <> y` are one operator, and `x NOT LIKE p`, `x NOT IN s` are `Not` around `Like`, `In`, as
-section 3.4 defines them. Attribute names are in lower case, function names in upper case.
+`x != y` and `x <> y` are one operator, and `x NOT LIKE p`, `x NOT IN s` are `LogicalNot` around `Like`, `In`,
+as section 3.4 defines them. Attribute names are in lower case, function names in upper case.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Exists(_Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Not(_Placed):
+class LogicalNot(_Placed):
     """`NOT operand`."""
 
     operand: Node
@@ -121,13 +121,13 @@ class Call(_Placed):
     function: Function | None = field(default=None, compare=False, repr=False)
 
 
-Node = Literal | Attribute | Exists | Not | Negate | Arithmetic | Comparison | Logic | Like | In | Call
+Node = Literal | Attribute | Exists | LogicalNot | Negate | Arithmetic | Comparison | Logic | Like | In | Call
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """Return the operands or arguments of `node`, in the order of their evaluation."""
     match node:
-        case Not() | Negate() | Like():
+        case LogicalNot() | Negate() | Like():
             return (node.operand,)
         case Arithmetic() | Comparison() | Logic():
             return (node.left, node.right)
@@ -168,7 +168,7 @@ def signature(node: Node) -> Signature:
             return _call(node)
         case Like():
             return Signature(Type.BOOLEAN, [(node.operand, Type.STRING)], operations.matcher(node.pattern))
-        case Not():
+        case LogicalNot():
             is_number = isinstance(node.operand, Literal) and node.operand.type is Type.INTEGER
             run = operations.refuse_integer if is_number else operations.invert
             return Signature(Type.BOOLEAN, [(node.operand, Type.ANY)], run)

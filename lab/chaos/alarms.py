@@ -74,7 +74,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class AlarmTerm:
     """One metric of an alarm, or an expression over others."""
 
     id: str
@@ -88,7 +88,7 @@ class Alarm:
     """An alarm by its template. The value is that of the term called `returned`; `period_s` is its period."""
 
     name: str
-    terms: Mapping[str, Term]
+    terms: Mapping[str, AlarmTerm]
     returned: str
     comparison: str
     threshold: float
@@ -207,15 +207,15 @@ def _alarm(id: str, properties: Mapping[str, Any]) -> Alarm:
     )
 
 
-def _terms(properties: Mapping[str, Any]) -> Iterator[Term]:
+def _terms(properties: Mapping[str, Any]) -> Iterator[AlarmTerm]:
     if "Metrics" not in properties:
         statistic = properties.get("Statistic") or properties.get("ExtendedStatistic")
-        yield Term("metric", _key(properties), str(statistic))
+        yield AlarmTerm("metric", _key(properties), str(statistic))
     for query in properties.get("Metrics", []):
         if "Expression" in query:
-            yield Term(query["Id"], expression=query["Expression"])
+            yield AlarmTerm(query["Id"], expression=query["Expression"])
         else:
-            yield Term(query["Id"], _key(query["MetricStat"]["Metric"]), query["MetricStat"]["Stat"])
+            yield AlarmTerm(query["Id"], _key(query["MetricStat"]["Metric"]), query["MetricStat"]["Stat"])
 
 
 def _key(metric: Mapping[str, Any]) -> MetricKey:

@@ -1,4 +1,4 @@
-"""What goes wrong in a demo: faults of homes, a deletion from the archive, a lost home."""
+"""The faults of a demo: those of homes, a deletion from the archive, a lost home."""
 
 from __future__ import annotations
 

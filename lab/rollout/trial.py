@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from contract.proof import ProofOutcome, prove
 from contract.publish import Baseline, PublishError
-from contract.rollout import Limits, Phase, Rollout, is_in, stages_of
+from contract.rollout import ContractRollout, RolloutPhase, StageLimits, is_in, stages_of
 from eventplane.contract import Contract
 from eventplane.downlink import table as downlink_table
 from eventplane.envelope import Envelope, write_event
@@ -81,7 +81,7 @@ class TrialResult:
     """
 
     name: str
-    phase: Phase | None
+    phase: RolloutPhase | None
     reached: float
     findings: tuple[str, ...]
     why: tuple[str, ...]
@@ -106,7 +106,7 @@ class TrialFleet:
         self.homes: dict[str, HomeModel] = {}
         self.plane = self._plane()
         self.runner = RolloutRunner(self.plane)
-        self.limits = Limits(watch_s=int(trial.stage_s), limit_s=int(3 * trial.stage_s))
+        self.limits = StageLimits(watch_s=int(trial.stage_s), limit_s=int(3 * trial.stage_s))
         self.problem = ""
 
     def _plane(self) -> RolloutPlane:
@@ -159,14 +159,14 @@ class TrialFleet:
             engine.close()
         return result
 
-    def start(self) -> Rollout:
+    def start(self) -> ContractRollout:
         """Begin the roll-out, or go on with it."""
         return self.runner.start(self._new, self._former, "", self.stages, self.limits)
 
     def _is_over(self) -> bool:
         if (rollout := self.runner.found()) is None:
             return True
-        is_waiting = rollout.phase is Phase.UNPROVEN
+        is_waiting = rollout.phase is RolloutPhase.UNPROVEN
         return rollout.phase.is_over or is_waiting or rollout.stage == len(self._trial.shares)
 
     def _live(self, thing: str, until_s: float) -> None:
@@ -203,7 +203,7 @@ class TrialFleet:
         return is_one and followed == {self._former.version}
 
 
-def _share(rollout: Rollout) -> float:
+def _share(rollout: ContractRollout) -> float:
     return float(rollout.stages[rollout.stage].partition(" ")[0])
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from edge.settings import OPTIONAL, TABLES, Settings
-from eventplane.fields import Range, Text
+from eventplane.fields import Range, Texts
 from eventplane.settings import without_none
 
 Schema = dict[str, Any]
@@ -138,9 +138,9 @@ def _schema(each: dataclasses.Field[Any], hint: Any) -> Schema:
         case Range(low, high, _, is_whole):
             kind = "integer" if is_whole else "number"
             return {"type": kind, "minimum": low, "maximum": high, **default}
-        case Text() if hint is bool:
+        case Texts() if hint is bool:
             return {"type": "boolean", **default}
-        case Text(pattern=pattern):
+        case Texts(pattern=pattern):
             return {"type": "string", "pattern": f"^({pattern})$", **default}
     match get_origin(hint), get_args(hint):
         case (container, (inner, *_)) if container in (tuple, frozenset):

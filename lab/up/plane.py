@@ -18,7 +18,7 @@ from uuid import uuid4
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contract.offers import Offer, completed, offers
-from contract.rollout import ROLLOUT, ROLLOUT_KEY, Phase, Rollout
+from contract.rollout import ROLLOUT, ROLLOUT_KEY, ContractRollout, RolloutPhase
 from eventplane.contract import Channel, Contract, ContractError, Place
 from eventplane.contract.publication import CONTRACTS_TABLE, ContractTable
 from eventplane.envelope import Envelope, parse_event
@@ -131,7 +131,7 @@ class RolloutWatch(Background):
 
     def __init__(self, cloud: CloudEndpoint, follow: Callable[[Contract], object]) -> None:
         super().__init__("roll-out")
-        self.now: Rollout | None = None
+        self.now: ContractRollout | None = None
         self._follow = follow
         self._followed = ""
         name = resource_name(ENVIRONMENT, CONTRACTS_TABLE)
@@ -148,7 +148,7 @@ class RolloutWatch(Background):
         self.now = found = self._rollouts.read(ROLLOUT_KEY)
         if found is None:
             return
-        is_new = found.phase is Phase.DONE or (found.following > 0 and not found.phase.is_over)
+        is_new = found.phase is RolloutPhase.DONE or (found.following > 0 and not found.phase.is_over)
         version = found.version if is_new else found.former
         if version != (self._followed or found.former):
             self._follow(self._contracts.contract(version))

@@ -30,9 +30,9 @@ from eventplane.cesql.tree import (
     Like,
     Literal,
     Logic,
+    LogicalNot,
     Negate,
     Node,
-    Not,
 )
 from eventplane.cesql.tree import names as names_in
 from tests.examples import examples
@@ -87,7 +87,7 @@ def call(name: str, arguments: tuple[Node, ...]) -> Node:
 def larger(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     lists = st.lists(inner, min_size=1, max_size=3).map(tuple)
     return st.one_of(
-        st.builds(Not, inner),
+        st.builds(LogicalNot, inner),
         st.builds(Negate, inner),
         st.builds(Arithmetic, st.sampled_from(["*", "/", "%", "+", "-"]), inner, inner),
         st.builds(Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), inner, inner),

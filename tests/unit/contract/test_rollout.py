@@ -8,9 +8,9 @@ import pytest
 
 from contract.rehearsal import Change, Effect, Example, RehearsalTally
 from contract.rollout import (
-    Evidence,
-    Limits,
     StageError,
+    StageEvidence,
+    StageLimits,
     at_least,
     at_most,
     harm,
@@ -19,7 +19,7 @@ from contract.rollout import (
     stages_of,
 )
 
-LIMITS = Limits()
+LIMITS = StageLimits()
 NOW_MS = 10_000_000
 ALARM, READING = "org.example.alarm.v1", "org.example.reading.v1"
 THINGS = [f"home-{number}" for number in range(2_000)]
@@ -57,9 +57,9 @@ def test_likelihoods() -> None:
     assert at_most(10, 5_000.0) < 1e-100
 
 
-def quiet() -> Evidence:
+def quiet() -> StageEvidence:
     """An hour of ten devices in the stage and forty others, in which nothing is wrong, and one before."""
-    evidence = Evidence(events=300, alarms=10)
+    evidence = StageEvidence(events=300, alarms=10)
     for population, first, number in (
         (evidence.stage, 0, 10),
         (evidence.before, 0, 10),
@@ -75,7 +75,7 @@ def quiet() -> Evidence:
     return evidence
 
 
-def keys(evidence: Evidence, limits: Limits = LIMITS) -> list[str]:
+def keys(evidence: StageEvidence, limits: StageLimits = LIMITS) -> list[str]:
     return [each.key for each in harm(evidence, limits, NOW_MS)]
 
 
@@ -84,32 +84,34 @@ def test_nothing_is_wrong() -> None:
     assert lacking(quiet(), LIMITS, 3_600.0) == []
 
 
-def change(kind: Effect, before: str, after: str, *, is_reader: bool = False) -> Callable[[Evidence], None]:
-    def act(evidence: Evidence) -> None:
+def change(
+    kind: Effect, before: str, after: str, *, is_reader: bool = False
+) -> Callable[[StageEvidence], None]:
+    def act(evidence: StageEvidence) -> None:
         found = Change(kind, "desk.inbox", ALARM, before, after, True, is_reader)
         evidence.tally.changed(found, 1, [Example("home-1/bell", "/bell", "1")])
 
     return act
 
 
-def refuses(evidence: Evidence) -> None:
+def refuses(evidence: StageEvidence) -> None:
     evidence.rejected = dict.fromkeys(THINGS[:4], "it takes alarms away")
 
 
-def ends(what: str, devices: int, each: int) -> Callable[[Evidence], None]:
-    def act(evidence: Evidence) -> None:
+def ends(what: str, devices: int, each: int) -> Callable[[StageEvidence], None]:
+    def act(evidence: StageEvidence) -> None:
         for thing in THINGS[:devices]:
             evidence.stage.ends(what, thing, "1 of /bell", each)
 
     return act
 
 
-def unread(evidence: Evidence) -> None:
+def unread(evidence: StageEvidence) -> None:
     evidence.tally.delivered("shop.inbox", READING, 5, 0)
 
 
-def silent(count: int) -> Callable[[Evidence], None]:
-    def act(evidence: Evidence) -> None:
+def silent(count: int) -> Callable[[StageEvidence], None]:
+    def act(evidence: StageEvidence) -> None:
         for thing in THINGS[:count]:
             del evidence.stage.last_ms[thing]
             evidence.before.last_ms[thing] = NOW_MS - 2_000_000
@@ -117,21 +119,21 @@ def silent(count: int) -> Callable[[Evidence], None]:
     return act
 
 
-def missed(type: str, count: int) -> Callable[[Evidence], None]:
-    def act(evidence: Evidence) -> None:
+def missed(type: str, count: int) -> Callable[[StageEvidence], None]:
+    def act(evidence: StageEvidence) -> None:
         evidence.stage.types[type] = count
 
     return act
 
 
-def late(name: str, count: int, ms: int) -> Callable[[Evidence], None]:
-    def act(evidence: Evidence) -> None:
+def late(name: str, count: int, ms: int) -> Callable[[StageEvidence], None]:
+    def act(evidence: StageEvidence) -> None:
         getattr(evidence.stage, name)[:count] = [ms] * count
 
     return act
 
 
-def audited(evidence: Evidence) -> None:
+def audited(evidence: StageEvidence) -> None:
     evidence.audited = ["lost: 1, such as 1 of /bell"]
 
 
@@ -179,7 +181,7 @@ def test_harm(key: str) -> None:
         late("up_ms", 1, 120_000),
     ],
 )
-def test_no_harm(act: Callable[[Evidence], None]) -> None:
+def test_no_harm(act: Callable[[StageEvidence], None]) -> None:
     evidence = quiet()
     act(evidence)
     assert keys(evidence) == []
@@ -217,7 +219,7 @@ def test_what_is_wanted_is_accepted_but_no_harm_to_alarms() -> None:
     (alarm, wanted) = harm(evidence, LIMITS, NOW_MS)
     assert str(wanted).endswith(f"(if that is wanted: --accept unread:{READING})")
     assert "4 devices, such as home-0, do not take the contract" in str(alarm)
-    assert keys(evidence, Limits(accepted=(wanted.key, alarm.key))) == [alarm.key]
+    assert keys(evidence, StageLimits(accepted=(wanted.key, alarm.key))) == [alarm.key]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_what_is_wanted_is_accepted_but_no_harm_to_alarms() -> None:
         (lambda each: each.following.difference_update(THINGS[:2]), "8 of 10 devices that are heard follow"),
     ],
 )
-def test_a_stage_lacks(act: Callable[[Evidence], None], words: str) -> None:
+def test_a_stage_lacks(act: Callable[[StageEvidence], None], words: str) -> None:
     evidence = quiet()
     act(evidence)
     (found,) = lacking(evidence, LIMITS, 3_600.0)
@@ -240,5 +242,5 @@ def test_a_stage_is_too_short() -> None:
 
 
 def test_nothing_is_known() -> None:
-    assert harm(Evidence(), LIMITS, NOW_MS) == []
-    assert len(lacking(Evidence(tally=RehearsalTally()), LIMITS, 0.0)) == 3
+    assert harm(StageEvidence(), LIMITS, NOW_MS) == []
+    assert len(lacking(StageEvidence(tally=RehearsalTally()), LIMITS, 0.0)) == 3

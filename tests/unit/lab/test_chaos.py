@@ -15,7 +15,7 @@ from eventplane.contract import Contract, Place
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.envelope import write_event
 from eventplane.ledger import TapRecord, to_line
-from lab.chaos.alarms import AGE, Alarm, Metrics, Term, Watched
+from lab.chaos.alarms import AGE, Alarm, AlarmTerm, Metrics, Watched
 from lab.chaos.boots import PLAIN, SENDER, THINGS, BootAlarm, BootLog, judge
 from lab.chaos.boots import figures as boot_figures
 from lab.chaos.consumer import Arrivals, ArrivalWriter
@@ -83,7 +83,7 @@ OLDEST = ("AWS/SQS", AGE, frozenset({("QueueName", "ingest")}))
 
 
 def alarm(name: str, key: tuple[str, str, frozenset[tuple[str, str]]], threshold: float) -> Alarm:
-    terms = {"metric": Term("metric", key, "Maximum")}
+    terms = {"metric": AlarmTerm("metric", key, "Maximum")}
     return Alarm(name, terms, "metric", "GreaterThanThreshold", threshold, "missing", 60.0)
 
 
@@ -167,7 +167,7 @@ def test_an_alarm_sees_an_outage(faults: tuple[InjectedFault, ...], metrics: Met
 
 
 def test_alarms_that_cannot_be_evaluated_are_named() -> None:
-    terms = {"q": Term("q", expression="SELECT 1")}
+    terms = {"q": AlarmTerm("q", expression="SELECT 1")}
     strange = Alarm("query", terms, "q", "GreaterThanThreshold", 0, "missing", 300)
     outages = judged(S3, alarms=(strange,))
     assert ["SELECT 1" in each for each in outages.unread] == [True]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from contract.publish import CandidateError, ContractPublisher, OvertakenError, PublishError
-from contract.rollout import ROLLOUT_KEY, Phase
+from contract.rollout import ROLLOUT_KEY, RolloutPhase
 from eventplane.contract import Contract
 from lab.histories.search import shipped
 from lab.rollout.changes import HARMFUL, HARMLESS
@@ -37,7 +37,7 @@ def test_a_harmless_change_reaches_all() -> None:
         seen.append((found.stages[found.stage], len(followed(fleet))))
         # Another process goes on, which knows nothing.
         fleet.runner = RolloutRunner(fleet.plane)
-        if found.phase is Phase.WATCHING:
+        if found.phase is RolloutPhase.WATCHING:
             assert fleet.start() == found
             publisher = ContractPublisher(fleet.plane.deployment, fleet.plane.tables, fleet.plane.now)
             with pytest.raises(CandidateError):
@@ -45,7 +45,7 @@ def test_a_harmless_change_reaches_all() -> None:
 
     tried = fleet()
     result = tried.run("", visit)
-    assert (result.phase, result.findings) == (Phase.DONE, ())
+    assert (result.phase, result.findings) == (RolloutPhase.DONE, ())
     assert ("50 %", 2) in seen
     head = tried.runner.head()
     assert head is not None
@@ -59,13 +59,13 @@ def test_a_harmless_change_reaches_all() -> None:
 
 def test_a_harmful_change_goes_back() -> None:
     result = fleet(dict(HARMFUL[SCHEMA])).run("")
-    assert (result.phase, result.reached, result.is_restored) == (Phase.WENT_BACK, 50.0, True)
+    assert (result.phase, result.reached, result.is_restored) == (RolloutPhase.WENT_BACK, 50.0, True)
     assert any("health.reading.v1" in each for each in result.why)
 
 
 def test_a_device_that_refuses_says_why() -> None:
     result = fleet(dict(HARMFUL["the call service gets no alarms"])).run("")
-    assert (result.phase, result.is_restored) == (Phase.WENT_BACK, True)
+    assert (result.phase, result.is_restored) == (RolloutPhase.WENT_BACK, True)
     assert "it takes alarms away" in result.why[0]
 
 
@@ -82,23 +82,23 @@ def once(act: Callable[[TrialFleet], object]) -> Callable[[TrialFleet], None]:
 
 def test_a_person_goes_back_and_begins_again() -> None:
     tried = fleet()
-    phases: list[Phase] = []
+    phases: list[RolloutPhase] = []
 
     def visit(fleet: TrialFleet) -> None:
         found = fleet.runner.found()
         assert found is not None
         phases.append(found.phase)
-        if fleet.engine.now_s > SMALL.before_s + 120.0 and Phase.GOING_BACK not in phases:
+        if fleet.engine.now_s > SMALL.before_s + 120.0 and RolloutPhase.GOING_BACK not in phases:
             assert len(followed(fleet)) == 2
             phases.append(fleet.runner.go_back("for once").phase)
-        elif found.phase is Phase.WENT_BACK:
+        elif found.phase is RolloutPhase.WENT_BACK:
             assert followed(fleet) == {shipped().version}
             # The same contract once more is another roll-out, of which no device has anything.
             again = fleet.start()
             assert again.began_ms > found.began_ms
 
     result: TrialResult = tried.run("", visit)
-    assert result.phase is Phase.DONE
+    assert result.phase is RolloutPhase.DONE
     assert len(followed(tried)) == 1
 
 
@@ -118,7 +118,7 @@ def test_two_at_once() -> None:
             _start(fleet, with_changes(shipped(), HARMLESS["another description"]))
         fleet.runner.go_back("enough", is_final=True)
 
-    assert fleet().run("", once(act)).phase is Phase.WENT_BACK
+    assert fleet().run("", once(act)).phase is RolloutPhase.WENT_BACK
 
 
 def _start(fleet: TrialFleet, new: Contract) -> object:

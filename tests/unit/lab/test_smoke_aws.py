@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 
 from lab import smoke_aws
-from lab.smoke_aws import Day, DayError, cost_usd, main
+from lab.smoke_aws import AccountDay, DayError, cost_usd, main
 from stacks.config import ENVIRONMENTS
 from stacks.deployment import NotApprovedError, PlannedStack
 from tests.fakes.client import ScriptedClient
@@ -22,7 +22,7 @@ class Account:
     def __init__(self, breaks: str = "nothing", stacks: Sequence[str] = ()) -> None:
         self.ran, self.said, self.queues, self.lost = [""], [""], list[str](), list[str]()
         self.stacks, self._breaks = dict.fromkeys(stacks, "CREATE_COMPLETE"), breaks
-        self.day = Day(ENVIRONMENTS["dev"], self.client, self.run, lambda _: None, self.said.append)
+        self.day = AccountDay(ENVIRONMENTS["dev"], self.client, self.run, lambda _: None, self.said.append)
 
     def run(self, words: Sequence[str]) -> int:
         self.ran.append(line := " ".join(words))
@@ -132,6 +132,6 @@ def test_without_credentials_nothing_begins() -> None:
     def refuse() -> None:
         raise NoCredentialsError
 
-    day = Day(ENVIRONMENTS["dev"], lambda _: SimpleNamespace(get_caller_identity=refuse))
+    day = AccountDay(ENVIRONMENTS["dev"], lambda _: SimpleNamespace(get_caller_identity=refuse))
     with pytest.raises(NoCredentialsError):
         day.check({}, "synth")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.publish import Baseline, ContractPublisher, NoCandidateError
-from contract.rollout import Evidence, Limits, Phase, Rollout
+from contract.rollout import ContractRollout, RolloutPhase, StageEvidence, StageLimits
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.contract.subscription import Subscription, with_subscriptions
@@ -26,7 +26,7 @@ from eventplane_aws.tables import DynamoDbTables
 from operations import rollout_command
 from operations.archive import FolderArchive
 from operations.rehearse_command import is_derived
-from operations.rollout import DeployedSinceError, NoSenderError, RolloutPlane, RolloutRunner
+from operations.rollout import DeployedSinceError, NoContractSenderError, RolloutPlane, RolloutRunner
 from operations.rollout_command import document, lines
 from operations.rollout_evidence import EvidenceReader
 from tests.dynamodb import create_desired_table, create_table
@@ -152,7 +152,7 @@ def test_a_rehearsed_loss_is_not_begun(plane: RolloutPlane, roll: Any, folder: F
 
 def begun(plane: RolloutPlane) -> RolloutRunner:
     runner = RolloutRunner(plane)
-    runner.start(NEW, OLD, "", ("100 %",), Limits())
+    runner.start(NEW, OLD, "", ("100 %",), StageLimits())
     return runner
 
 
@@ -161,7 +161,7 @@ def test_a_deployment_in_between(plane: RolloutPlane) -> None:
     other = RolloutRunner(replace(plane, deployment=replace(plane.deployment, base="other")))
     with pytest.raises(DeployedSinceError, match="go-back"):
         other.step()
-    assert other.go_back("it was deployed").phase is Phase.WENT_BACK
+    assert other.go_back("it was deployed").phase is RolloutPhase.WENT_BACK
     head = first.head()
     assert head is not None
     assert head.candidate is None
@@ -172,13 +172,13 @@ def test_a_head_without_the_candidate(plane: RolloutPlane) -> None:
     ContractPublisher(plane.deployment, plane.tables, plane.now).go_back(NEW.version)
     with pytest.raises(NoCandidateError):
         runner.step()
-    assert runner.go_back("somebody published").phase is Phase.WENT_BACK
+    assert runner.go_back("somebody published").phase is RolloutPhase.WENT_BACK
 
 
 def test_nobody_may_send_contracts(plane: RolloutPlane) -> None:
     silent = with_changes(OLD, {"participants/operations/sends": []})
-    with pytest.raises(NoSenderError, match="0 cloud services send"):
-        RolloutRunner(plane).start(NEW, silent, "", ("100 %",), Limits())
+    with pytest.raises(NoContractSenderError, match="0 cloud services send"):
+        RolloutRunner(plane).start(NEW, silent, "", ("100 %",), StageLimits())
 
 
 def test_a_contract_with_subscriptions_is_the_same() -> None:
@@ -217,7 +217,7 @@ def decided(event: Envelope, at_ms: int, thing: str = "home-1", **more: Any) -> 
     return to_line(LedgerRecord(**{**members, **more}))
 
 
-def evidence(folder: Folder, tap: list[str], ledger: list[str]) -> Evidence:
+def evidence(folder: Folder, tap: list[str], ledger: list[str]) -> StageEvidence:
     day = f"{at(NOW_MS):%Y-%m-%d}"
     folder.write(TAP, tap, day)
     folder.write(LEDGER, ledger, day)
@@ -228,12 +228,12 @@ def evidence(folder: Folder, tap: list[str], ledger: list[str]) -> Evidence:
     return found
 
 
-def rollout(**more: Any) -> Rollout:
+def rollout(**more: Any) -> ContractRollout:
     members: dict[str, Any] = {
         "base": OLD.version, "version": NEW.version, "former": OLD.version, "judged_by": "",
-        "stages": ("5 %", "100 %"), "limits": Limits(), "began_ms": BEGAN_MS, "stage_ms": STAGE_MS,
+        "stages": ("5 %", "100 %"), "limits": StageLimits(), "began_ms": BEGAN_MS, "stage_ms": STAGE_MS,
     }  # fmt: skip
-    return Rollout(**{**members, **more})
+    return ContractRollout(**{**members, **more})
 
 
 UNDER = {FOLLOWED_CONTRACT: NEW.version}
@@ -287,16 +287,16 @@ def test_what_became_of_events(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        (Phase.WATCHING, "go on: rollout NEW --watch"),
-        (Phase.UNPROVEN, "let it pass: rollout NEW --proceed --watch; or go back: rollout go-back"),
-        (Phase.GOING_BACK, "2 devices still have it"),
-        (Phase.WENT_BACK, "all devices follow what they followed before"),
-        (Phase.DONE, "it is in force for all"),
+        (RolloutPhase.WATCHING, "go on: rollout NEW --watch"),
+        (RolloutPhase.UNPROVEN, "let it pass: rollout NEW --proceed --watch; or go back: rollout go-back"),
+        (RolloutPhase.GOING_BACK, "2 devices still have it"),
+        (RolloutPhase.WENT_BACK, "all devices follow what they followed before"),
+        (RolloutPhase.DONE, "it is in force for all"),
     ],
 )
-def test_words(phase: Phase, words: str) -> None:
+def test_words(phase: RolloutPhase, words: str) -> None:
     found = rollout(phase=phase, stored=2, why=tuple("abcdefg"))
     text = "\n".join(lines(found, lambda *typed: " ".join(["rollout", *typed])))
     assert words in text
-    assert ("and 2 more" in text) is (phase not in (Phase.WATCHING, Phase.DONE))
+    assert ("and 2 more" in text) is (phase not in (RolloutPhase.WATCHING, RolloutPhase.DONE))
     assert document(found)["began"] == f"{at(BEGAN_MS):%Y-%m-%d %H:%M:%S}.000"

@@ -4,7 +4,7 @@ import pytest
 
 from eventplane.cesql import CesqlGenericError, CesqlParseError, parse, write
 from eventplane.cesql.parser import MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_LENGTH, quote
-from eventplane.cesql.tree import Attribute, Call, Comparison, In, Like, Literal, Logic, Negate, Not
+from eventplane.cesql.tree import Attribute, Call, Comparison, In, Like, Literal, Logic, LogicalNot, Negate
 
 A, B, C, D = (Attribute(name) for name in "abcd")
 
@@ -17,11 +17,11 @@ A, B, C, D = (Attribute(name) for name in "abcd")
         ("a OR (b AND c)", Logic("OR", A, Logic("AND", B, C))),
         ("a = b = c", Comparison("=", Comparison("=", A, B), C)),
         ("a <> b", Comparison("!=", A, B)),
-        ("NOT a = b", Comparison("=", Not(A), B)),
-        ("NOT NOT a", Not(Not(A))),
-        ("not a like 'x'", Like(Not(A), "x")),
-        ("a NOT LIKE 'x'", Not(Like(A, "x"))),
-        ("a not in (b, c)", Not(In(A, (B, C)))),
+        ("NOT a = b", Comparison("=", LogicalNot(A), B)),
+        ("NOT NOT a", LogicalNot(LogicalNot(A))),
+        ("not a like 'x'", Like(LogicalNot(A), "x")),
+        ("a NOT LIKE 'x'", LogicalNot(Like(A, "x"))),
+        ("a not in (b, c)", LogicalNot(In(A, (B, C)))),
         ("a IN (b) LIKE 'x' IN (c)", In(Like(In(A, (B,)), "x"), (C,))),
         ("a = b IN (c)", Comparison("=", A, In(B, (C,)))),
         ("--10", Negate(Literal(-10))),
