@@ -29,11 +29,13 @@ OTHER_PAGES = {
 
 ELSEWHERE = {
     r"make (up|setup|check|test|demo|synth|diff|deploy|destroy|audit|bench)": "it builds, tests or deploys",
-    r"cdk |aws ": "it needs an account and the AWS command line",
+    r"make (smoke-aws|trial)": "it needs an account, or takes minutes: tests/unit/lab",
+    r"(npx )?cdk |aws ": "it needs an account and the AWS command line",
     r"bucket=": "of the line after it, which needs an account",
     r"pip install": "it installs packages",
     r"mosquitto -p|cc |(RECEIPT_MS=\d+ )?eventplane conformance": "with its own broker: tests/integration",
     r"eventplane contract (diff|prove|rehearse|simulate)": "it needs old files: tests/unit, tests/parts",
+    r"eventplane contract rollout": "it watches for hours: tests/unit/operations, tests/unit/lab",
     r"eventplane contract explain event.json --contract new": "with the event of such a proof",
     r"mosquitto_passwd|sudo|eventplane-forwarder": "it is for a device",
     r"python -m (lab|tests|pytest|glue_jobs)": "it needs files of a demo, or is a test",
@@ -114,16 +116,16 @@ def test_no_reason_is_left_over() -> None:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A plane of its own: what the pages send and break is in no other test's inboxes and counts."""
-    with own_desk(tmp_path_factory.mktemp("documented")) as desk:
-        yield desk
+    with own_desk(tmp_path_factory.mktemp("documented")) as own:
+        yield own
 
 
 @pytest.fixture(scope="module")
-def prelude(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> str:
+def prelude(own: Desk, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What is typed first; the plane has what the pages speak of."""
-    running, folder = desk.running, tmp_path_factory.mktemp("devices")
+    running, folder = own.running, tmp_path_factory.mktemp("devices")
     plane = Plane(running.cloud, running.outputs, shipped_contract())
     plane.provision(DEVICE, folder)
     plane.register(DEVICE)
@@ -146,7 +148,7 @@ def prelude(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     return "\n".join(
         [
-            f"source {shlex.quote(str(desk.folder.environment))}",
+            f"source {shlex.quote(str(own.folder.environment))}",
             f"CERTIFICATE={certificate} URL=$EVENTPLANE_DISCOVERY_API AWS_SESSION_TOKEN=",
             "eventplane contract compile --output image.json >/dev/null",
             'make() { [ "$1" = smoke ] && eventplane smoke; }',
@@ -155,7 +157,7 @@ def prelude(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("page", HERE)
-def test_documented_commands_work_on_a_desk(page: str, desk: Desk, prelude: str, tmp_path: Path) -> None:
+def test_documented_commands_work_on_a_desk(page: str, own: Desk, prelude: str, tmp_path: Path) -> None:
     for name, document in FILES.items():
         (tmp_path / name).write_text(json.dumps(document))
     (tmp_path / "build").mkdir()
@@ -166,7 +168,7 @@ def test_documented_commands_work_on_a_desk(page: str, desk: Desk, prelude: str,
         "docs": ROOT / "docs",
         ".venv": ROOT / ".venv",
     }
-    for name, target in {**links, "build/up": desk.folder.path}.items():
+    for name, target in {**links, "build/up": own.folder.path}.items():
         (tmp_path / name).symlink_to(target)
     environment = clean_environment(XDG_STATE_HOME=str(tmp_path / "state"))
     shell = Shell(tmp_path / "terminal", tmp_path, environment, prelude)
