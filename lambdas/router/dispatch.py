@@ -29,12 +29,11 @@ from eventplane.sqs_binding import (
 )
 from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
-from lambdas.common.sender import Acceptance, Answer, DestinationSender
+from lambdas.common.sender import Acceptance, Answer, DestinationSender, scheme_of
 from lambdas.common.sqs import SCHEMES, batches
 from lambdas.common.system import Call, Pool, Threads
 from lambdas.router.engine import RoutingEngine
 from lambdas.router.planner import Step
-from lambdas.router.senders import scheme_of
 
 MAX_REMEMBERED: Final = 50_000
 """Most deliveries that are remembered; the messages that came first are forgotten first. Ours: 20 MB."""

@@ -13,11 +13,11 @@ from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.sender import Senders
 from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.common.system import monotonic, random_bytes, threads
 from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.wiring import Channels, engine_in_force, patience_of
 from parts import has, load

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
+from eventplane.contract.subscription import has_costly
 from eventplane.dead_letter import (
     DEAD_LETTER_TYPE,
     ROUTER_SOURCE,
@@ -17,11 +19,12 @@ from eventplane.dead_letter import (
     reason_in,
 )
 from eventplane.envelope import THE_PLANE, Envelope, Sender, parse_event, sender_in_frame
-from eventplane.errors import EnvelopeError
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.expiry import expires_at_ms, why_expired
 from eventplane.guarantee import NOT_REPEATED, is_promised
 from eventplane.hops import hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
+from eventplane.interest import is_wanted
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.names import DELIVER_BY, FOLLOWED_CONTRACT, LIFETIME_ATTRIBUTES
@@ -31,8 +34,57 @@ from eventplane.router import Router
 from eventplane.sending import SendingRights, stamp_sender, without_stamp
 from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
-from lambdas.router.filter_time import FilterTime
 from lambdas.router.payload import MESSAGE_SECONDS, Check, PayloadCheck, Spent
+
+FILTER_SECONDS: Final = 0.5
+"""Most computing time for the filters of one queue message, seconds. Ours: a thousand events with ordinary
+filters take a tenth of it, and a batch of ten such messages fits the function's timeout."""
+
+
+class SlowFiltersError(EventPlaneError):
+    """The filters of one queue message take longer than `FILTER_SECONDS`."""
+
+    message = (
+        f"the filters of one message take longer than {FILTER_SECONDS:g} s; find the participant with "
+        "the costly subscriptions, or the device that sends such events"
+    )
+
+
+class FilterTime:
+    """Evaluates the filters of `router` and of announced interest; the time counts from `begin`.
+
+    `cpu_time` gives the seconds computed. Nothing is measured unless participants added costly filters to
+    `contract`: its own are the operator's.
+    """
+
+    def __init__(
+        self, router: Router, contract: Contract, cpu_time: Callable[[], float], *, has_time_limit: bool
+    ) -> None:
+        self._router = router
+        self._cpu_time = cpu_time
+        self._is_bounded = has_time_limit and has_costly(contract)
+        self._spent = Spent()
+
+    def begin(self, spent: Spent) -> None:
+        """Count the time of another message in `spent`."""
+        self._spent = spent
+
+    def routes(self, event: Envelope, priority: Priority) -> list[tuple[Route, bool]]:
+        """The routes that `event` takes, each with whether its reader wants it. Raises `SlowFiltersError`.
+
+        One event takes a bounded time, by the bounds on filters; so looking between two events is enough.
+        """
+        if not self._is_bounded:
+            return self._routes(event, priority)
+        if self._spent.seconds >= FILTER_SECONDS:
+            raise SlowFiltersError
+        before = self._cpu_time()
+        found = self._routes(event, priority)
+        self._spent.seconds += self._cpu_time() - before
+        return found
+
+    def _routes(self, event: Envelope, priority: Priority) -> list[tuple[Route, bool]]:
+        return [(route, is_wanted(route.interest, event, priority)) for route in self._router.route(event)]
 
 
 @dataclass(frozen=True, slots=True)

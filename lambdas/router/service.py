@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from eventplane.contract import Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.ledger import Basis
+from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.reasons import Outcome
 from eventplane.sqs_binding import QueueClock
 from lambdas.common.aws import PATIENT, Timeouts
 from lambdas.common.clock import Clock
 from lambdas.common.ledger import Ledger, LedgerError
 from lambdas.common.log import logger
-from lambdas.common.metrics import Count, count
+from lambdas.common.metrics import Count, Delay, count, count_outcomes, measure
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch, SendingTime
 from lambdas.router.engine import RoutingEngine
-from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
-from lambdas.router.filter_time import SlowFiltersError
-from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
-from lambdas.router.planner import Step
-from lambdas.router.report import report
+from lambdas.router.payload import MESSAGE_SECONDS
+from lambdas.router.planner import FILTER_SECONDS, SlowFiltersError, Step
 
 
 class SpanRecorder(Protocol):
@@ -97,7 +96,7 @@ class TimeLimits:
         return SendingTime(remaining_ms, self.reserve_ms, rest_ms=self.call_ms)
 
 
-LIMITS: Final = TimeLimits.of(PATIENT, PAYLOAD_SECONDS)
+LIMITS: Final = TimeLimits.of(PATIENT, MESSAGE_SECONDS)
 """Those of a function that nothing urgent waits for."""
 
 
@@ -282,3 +281,52 @@ def _is_urgent(step: Step) -> bool:
     """Whether the step delivers an urgent event; a dead letter is only as right as the contract at hand."""
     record = step.record
     return step.event is not None and record.priority == Priority.URGENT and record.type != DEAD_LETTER_TYPE
+
+
+def report(
+    facts: Sequence[Step], messages: Sequence[QueueMessage], failed: Collection[str], now_ms: int
+) -> None:
+    """Log and count the `facts` that came of `messages`, of which the `failed` come again."""
+    outcomes = tell(facts)
+    _delays(facts, now_ms)
+    for message in messages:
+        if message.id in failed:
+            logger.warning("comes again", message_id=message.id, attempt=message.attempt)
+    logger.info("routed", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
+
+
+def tell(facts: Sequence[Step]) -> Counter[Outcome]:
+    """Count the outcomes of `facts`, and log those that are no delivery."""
+    outcomes = Counter(step.record.outcome for step in facts if step.record.reason != SENT_BEFORE)
+    count_outcomes(outcomes)
+    for step in facts:
+        # What goes as it should stands in the ledger; a line for each would cost more than its routing.
+        if step.record.outcome not in (Outcome.DELIVERED, Outcome.NO_INTEREST):
+            logger.info(step.record.outcome.value, **_correlation(step))
+    return outcomes
+
+
+def _delays(facts: Iterable[Step], now_ms: int) -> None:
+    delivered = [step.record for step in facts if step.record.outcome is Outcome.DELIVERED]
+    delivered = [each for each in delivered if each.reason != SENT_BEFORE]
+    urgent = [each for each in delivered if each.priority == Priority.URGENT]
+    for delay, records in ((Delay.DELIVERY, delivered), (Delay.URGENT, urgent)):
+        if records:
+            measure(delay, max(0, now_ms - min(each.entered_at_ms for each in records)))
+
+
+def _correlation(step: Step) -> dict[str, Any]:
+    """What follows one event through logs, ledger and archive."""
+    of = step.record
+    return {
+        "sender": of.sender,
+        "event_source": of.source,
+        "event_id": of.id,
+        "event_type": of.type,
+        "traceparent": step.traceparent,
+        "route": of.route,
+        "reason": of.reason,
+        "client_id": of.client_id,
+        "message_id": of.message_id,
+        "attempt": of.attempt,
+    }

@@ -22,15 +22,14 @@ from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
+from lambdas.common.sender import Senders
 from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.common.system import cpu_time, random_bytes, threads
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import RoutingEngine
 from lambdas.router.planner import Step
-from lambdas.router.report import tell
-from lambdas.router.senders import Senders
-from lambdas.router.service import LIMITS
+from lambdas.router.service import LIMITS, tell
 from lambdas.router.wiring import Channels, engine_in_force
 from parts.replay.tap_files import Orders, Planners, TapFiles
 

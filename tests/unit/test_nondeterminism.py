@@ -49,7 +49,7 @@ WIRING = {
     "parts/webhooks/receiver.py": "is a program of its own, which receivers begin with",
     "parts/webhooks/endpoint.py": "has a real socket, which a timer cuts",
     "lambdas/common/metrics.py": "has a mutex around the library's global, and awaits nothing in it",
-    "lambdas/router/cpu_limit.py": "asks which thread gets signals",
+    "lambdas/router/payload.py": "asks which thread gets signals",
     "lab/examples/nats/eventplane_nats/connection.py": "has the asyncio thread of a real connection",
     "lab/examples/nats/eventplane_nats/transport.py": "runs on the asyncio of a real connection",
     "lab/examples/nats/eventplane_nats/sender.py": "runs on the asyncio of a real connection",

@@ -19,8 +19,7 @@ from eventplane.dead_letter import Refusal, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from lambdas.common import system
 from lambdas.router import payload
-from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
-from lambdas.router.payload import PayloadCheck, SlowPayloadsError
+from lambdas.router.payload import CpuLimitError, PayloadCheck, SlowPayloadsError, cpu_limit
 from lambdas.router.planner import Planner, Step
 from tests.small_contract import small_contract
 from tests.unit.lambdas.support import ALARM, NOW_MS, READING, frame, message

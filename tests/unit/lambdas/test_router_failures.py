@@ -17,7 +17,7 @@ from eventplane.ledger import SENT_BEFORE
 from lambdas.common import system
 from lambdas.common.aws import PATIENT, QUICK
 from lambdas.common.queue import QueueMessage
-from lambdas.router import dispatch, filter_time
+from lambdas.router import dispatch, planner
 from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
 from lambdas.router.dispatch import DeliveryMemory
 from lambdas.router.engine import RoutingEngine, UnknownSourceError, UnsupportedDestinationError
@@ -192,7 +192,7 @@ class TestFilterTime:
     def test_costly_subscriptions_are_left_out(
         self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+        monkeypatch.setattr(planner, "FILTER_SECONDS", 0.0)
         plane = self.subscribed(cloud.contract)
         assert cloud.route(self.SENT, plane=plane) == frozenset()
 
@@ -216,7 +216,7 @@ class TestFilterTime:
     ) -> None:
         plane = self.subscribed(cloud.contract) if is_subscribed else cloud.contract
         if not is_subscribed:
-            monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+            monkeypatch.setattr(planner, "FILTER_SECONDS", 0.0)
         cloud.route(self.SENT, plane=plane)
         lines = cloud.decisions()
         served = "care-analytics-subscribes-costly" in {line["route"] for line in lines}

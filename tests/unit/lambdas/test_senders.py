@@ -8,9 +8,16 @@ import pytest
 
 from eventplane.names import SENDERS
 from eventplane.sqs_binding import to_message
-from lambdas.common.sender import TAKEN, Acceptance, Answer, OutgoingMessage
+from lambdas.common.sender import (
+    TAKEN,
+    Acceptance,
+    Answer,
+    NoSenderError,
+    OutgoingMessage,
+    Senders,
+    SeveralSendersError,
+)
 from lambdas.common.sqs import SqsSender
-from lambdas.router.senders import NoSenderError, Senders, SeveralSendersError
 from tests.packages import install
 from tests.unit.lambdas.support import Cloud, event
 
