@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke smoke-aws contract catalogue explain audit lock tables \
-  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size bench-scale bench-audit audit-proof audit-worst audit-hostile \
+  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size walk bench-scale bench-audit audit-proof audit-worst audit-hostile \
   bench-downlink bench-interest bench-tracing bench-conversation bench-timers packages device-image deb device-image-check device-boot-check chaos histories trial histories-mutants lost-answers attack fuzz docs figures clean
 
 help: ## List the targets
@@ -259,6 +259,9 @@ bench-cost: setup ## Count what a run would be billed for, and price it; writes 
 
 plane-size: setup ## Find the largest planes that AWS takes, the smallest and its forwarder; writes build/bench/plane_size.json (minutes)
 	@python -m lab.benchmarks.plane_size
+
+walk: setup ## Count the files that run for one alarm, to its reader and with its audit; writes build/bench/walk.json
+	@python -m lab.benchmarks.walk
 
 bench-downlink: setup ## Measure the way down to devices in the local cloud; writes build/bench/downlink.json (minutes)
 	@python -m lab.benchmarks.downlink
