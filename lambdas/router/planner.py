@@ -324,14 +324,14 @@ class Planner:
         record = partial(self._record, entry, event, priority, now_ms, digest)
         if not routes:
             yield Step(record(None, Outcome.UNROUTED, "no_route"), event)
-        for route, is_wanted in routes:
+        for route, has_interest in routes:
             channels = self._channel, self._contract.channel(route.destination)
             if route.destination == self._down and event.sender.device:
                 refusal = Refusal(
                     Reason.SENDER_NOT_ALLOWED, f"{event.sender}: only cloud services send to devices"
                 )
                 yield from self.dead(Step(record(route, Outcome.DELIVERED, None), event), refusal, now_ms)
-            elif not is_wanted:
+            elif not has_interest:
                 yield Step(record(route, Outcome.NO_INTEREST, Reason.NO_INTEREST), event)
             elif why := why_expired(outgoing, entry.present_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
