@@ -45,7 +45,8 @@ class TimerReader:
 
     Each write of a new deadline arms a timer of its own, so a timer of another deadline than the stored one
     is obsolete, unless the stored one has come. A redelivered timer takes over what a run before it may have
-    left: unsent events, and a deadline without a timer.
+    left: unsent events, and a deadline without a timer. Not a redriven one, which SQS counts from 1 again: if
+    all that are late armed another, a backlog of timers would feed itself. The reconciler finds what is left.
     """
 
     def __init__(self, parts: PresenceParts, judge: PresenceJudge) -> None:

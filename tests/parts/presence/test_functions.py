@@ -338,6 +338,24 @@ def test_a_redelivery_arms_the_next_timer(world: World) -> None:
     assert world.words() == QUIET
 
 
+def test_a_redriven_timer_arms_none(world: World) -> None:
+    """Of a dead letter that is sent back SQS counts the receives anew. To arm with every late timer would
+    feed a backlog of timers, so the reconciler finds what has none, a minute after its deadline."""
+    beat(world, 1)
+    world.clock.now_ms += 5 * MINUTE
+    beat(world, 2)
+    world.fire(START + 15 * MINUTE - 1)
+    world.timer_sqs = FailingClient(world.sqs, "send_message_batch")
+    world.fire(START + 15 * MINUTE)
+    world.timer_sqs.end()
+    world.waiting[0].receives = 0
+    world.fire(START + 16 * MINUTE)
+    assert (world.waiting, world.words()) == ([], [])
+    world.clock.now_ms = START + 20 * MINUTE + MINUTE
+    world.reconciler().reconcile(range(BUCKETS), MINUTE, lambda: 60_000)
+    assert world.words() == QUIET
+
+
 @pytest.mark.parametrize("refused", [["disconnected"], ["notice opened"], GONE])
 def test_the_rest_is_sent_at_redelivery(world: World, refused: list[str]) -> None:
     world.cut()
