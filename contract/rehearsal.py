@@ -64,6 +64,10 @@ EXAMPLES: Final = 3
 MAX_COMBINATIONS: Final = 20_000
 """Most combinations of values that are remembered. Ours: some 40 MB."""
 
+ALARM_LIFETIME_S: Final = 900
+"""The shortest lifetime that a contract may newly give to an alarm, seconds. Ours: a home whose router or
+line restarts is back within a quarter of an hour."""
+
 PAYLOAD_REASONS: Final = (Reason.PAYLOAD_INVALID, Reason.UNKNOWN_DATASCHEMA)
 
 _LARGE: Final = MAX_EVENT_BYTES - 2_000
@@ -122,6 +126,7 @@ class Effect(StrEnum):
     REFUSED = "refused"
     ALLOWED = "allowed"
     EXPIRY = "expiry"
+    RETENTION = "retention"
     ORDER = "order"
     GUARANTEE = "guarantee"
     PRIORITY = "priority"
@@ -142,6 +147,31 @@ class Change(NamedTuple):
     is_alarm: bool
     is_reader: bool = False
 
+    @property
+    def harm(self) -> str | None:
+        """Return how an alarm loses its reader or is worth less by it; None if neither."""
+        kind, before, after, to = self.kind, self.before, self.after, self.to
+        if not self.is_alarm:
+            return None
+        if kind is Effect.FEWER and self.is_reader:
+            return f"do not reach {to}: {after}"
+        if kind is Effect.REFUSED:
+            return f"are refused: {after}"
+        if verb := _ENDS.get(kind):
+            is_short = after != _NEVER and int(after.split()[0]) < ALARM_LIFETIME_S
+            is_shorter = is_short and (before == _NEVER or int(before.split()[0]) > int(after.split()[0]))
+            return f"for {to} {verb} after {after}, before after {before}" if is_shorter else None
+        return f"for {to} are {after}, before {before}" if _BEST.get(kind) == before else None
+
+
+_NEVER: Final = "never"
+_ENDS: Final = {Effect.EXPIRY: "expire", Effect.RETENTION: "are deleted"}
+_BEST: Final = {
+    Effect.GUARANTEE: DeliveryGuarantee.AT_LEAST_ONCE,
+    Effect.ORDER: Ordering.SOURCE,
+    Effect.PRIORITY: Priority.URGENT,
+}
+
 
 class End(NamedTuple):
     """The end of an event, or of the dead letter about it, on one route."""
@@ -155,6 +185,7 @@ class End(NamedTuple):
     guarantee: DeliveryGuarantee
     expiry_ms: int | None
     ordering: Ordering
+    retention_s: int
 
     @property
     def reader(self) -> str:
@@ -238,6 +269,7 @@ class Judge:
             guarantee_of(self.contract, event, over, route),
             channel_expiry_ms(over, channel),
             channel.ordering,
+            channel.retention_s,
         )
 
     def _priority(self, event: Envelope) -> Priority:
@@ -345,11 +377,9 @@ class RehearsalTally:
         kept += [each for each in examples if each not in kept][: EXAMPLES - len(kept)]
 
     @property
-    def lost(self) -> list[Change]:
-        """The changes by which an alarm loses a reader."""
-        return [
-            each for each in self.changes if each.is_alarm and each.is_reader and each.kind is Effect.FEWER
-        ]
+    def harmful(self) -> list[Change]:
+        """The changes by which an alarm loses a reader or is worth less."""
+        return [each for each in self.changes if each.harm]
 
     @property
     def unknown_alarms(self) -> int:
@@ -649,6 +679,7 @@ def _differences(old: End, new: End) -> Iterator[tuple[Effect, str, str]]:
     """Yield what else differs of a delivery that there is by both contracts."""
     for kind, before, after in (
         (Effect.EXPIRY, _seconds(old.expiry_ms), _seconds(new.expiry_ms)),
+        (Effect.RETENTION, f"{old.retention_s} s", f"{new.retention_s} s"),
         (Effect.ORDER, old.ordering, new.ordering),
         (Effect.GUARANTEE, old.guarantee, new.guarantee),
     ):
@@ -657,7 +688,7 @@ def _differences(old: End, new: End) -> Iterator[tuple[Effect, str, str]]:
 
 
 def _seconds(lifetime_ms: int | None) -> str:
-    return "never" if lifetime_ms is None else f"{lifetime_ms // 1_000} s"
+    return _NEVER if lifetime_ms is None else f"{lifetime_ms // 1_000} s"
 
 
 def carried(old: Contract, new: Contract) -> Contract:

@@ -15,8 +15,7 @@ from enum import StrEnum
 from math import ceil, exp, lgamma, log
 from typing import Final, NamedTuple
 
-from contract.rehearsal import Change, Effect, RehearsalTally
-from eventplane.contract import DeliveryGuarantee, Ordering, Priority
+from contract.rehearsal import RehearsalTally
 from eventplane.contract.publication import KEY
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.errors import EventPlaneError
@@ -32,10 +31,6 @@ FALLS: Final = 0.5
 
 LEAST_EXPECTED: Final = 10.0
 """Events of a type that are expected before their absence says something. Ours."""
-
-ALARM_LIFETIME_S: Final = 900
-"""The shortest lifetime that a contract may newly give to an alarm, seconds. Ours: a home whose router or
-line restarts is back within a quarter of an hour."""
 
 FOLLOWING: Final = 0.9
 """The share of the devices that are heard that follows a contract before its stage can pass. Ours."""
@@ -291,27 +286,10 @@ def harm(evidence: StageEvidence, limits: StageLimits, now_ms: int) -> list[Stag
 def _alarms(tally: RehearsalTally) -> Iterator[StageFinding]:
     """Alarms that lose a reader, are refused, or are worth less on their way."""
     for change, count in tally.changes.items():
-        if change.is_alarm and (why := _why_worse(change)):
+        if why := change.harm:
             examples = ", ".join(f"{each.id} of {each.source}" for each in tally.examples[change])
             text = f"{count:,} alarms {change.type} {why}, for example {examples}"
             yield StageFinding(f"alarm:{change.kind}:{change.to}", text, True)
-
-
-def _why_worse(change: Change) -> str | None:
-    kind, before, after, to = change.kind, change.before, change.after, change.to
-    if kind is Effect.FEWER and change.is_reader:
-        return f"do not reach {to}: {after}"
-    if kind is Effect.REFUSED:
-        return f"are refused: {after}"
-    if kind is Effect.EXPIRY and after != "never" and int(after.split()[0]) < ALARM_LIFETIME_S:
-        shorter = before == "never" or int(before.split()[0]) > int(after.split()[0])
-        return f"for {to} expire after {after}, before after {before}" if shorter else None
-    worse = {
-        Effect.GUARANTEE: DeliveryGuarantee.AT_LEAST_ONCE,
-        Effect.ORDER: Ordering.SOURCE,
-        Effect.PRIORITY: Priority.URGENT,
-    }
-    return f"for {to} are {after}, before {before}" if worse.get(kind) == before else None
 
 
 def _rejected(rejected: Mapping[str, str]) -> Iterator[StageFinding]:

@@ -107,17 +107,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     parser.set_defaults(failed=WRONG_WORDS)  # 1 is a result
     parser.epilog = (
-        "Exit status: 0 no alarm loses a reader, 1 one does, 2 wrong usage, contract or archive, "
-        "3 none does as far as is known: records are damaged or do not say."
+        "Exit status: 0 no alarm loses a reader or is worth less, 1 one does, 2 wrong usage, contract or "
+        "archive, 3 none does as far as is known: records are damaged or do not say."
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what would change, and return whether an alarm loses its reader."""
+    """Print what would change, and return whether an alarm loses a reader or is worth less."""
     old, tally, damaged = rehearsed(options, new := load_contract(options.new))
     document = _document(options.date, old, new, tally, damaged)
     present(options, document, _text(document, tally))
-    if tally.lost:
+    if tally.harmful:
         return FAILED
     return END_UNKNOWN if damaged or tally.unknown_alarms else DONE
 
@@ -396,6 +396,7 @@ def _document(
     changes = [
         {
             **each._asdict(),
+            "harm": each.harm,
             "count": tally.changes[each],
             "examples": [one._asdict() for one in tally.examples[each]],
         }
@@ -411,7 +412,7 @@ def _document(
         "old": old.version,
         "new": new.version,
         "events": tally.events,
-        "alarm_loses_reader": bool(tally.lost),
+        "alarm_loses_reader": any(each.is_reader for each in tally.harmful),
         "deliveries": deliveries,
         "changes": changes,
         "unknown": unknown,
@@ -455,6 +456,7 @@ def _text(document: Mapping[str, Any], tally: RehearsalTally) -> str:
         f"deliveries: {by_kind[Effect.MORE]:,} more, {by_kind[Effect.FEWER]:,} fewer",
         f"alarms: {_readers(changed, readers[Effect.FEWER])} lose a reader, "
         f"{_readers(changed, readers[Effect.MORE])} gain one",
+        *(f"harm: {changed[each]:,} alarms {each.type} {each.harm}" for each in tally.harmful),
     ]
     if document["changes"]:
         head = ["", "CHANGE", "AT", "TYPE", "EVENTS", "BEFORE", "AFTER", "FOR EXAMPLE"]

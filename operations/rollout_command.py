@@ -190,11 +190,11 @@ def _checked(options: argparse.Namespace, former: Contract, new: Contract) -> st
         except (NothingToRehearseError, NotInArchiveError) as error:
             say(f"not rehearsed: {error}")
             continue
-        for change in tally.lost:
+        for change in tally.harmful:
             first = tally.examples[change][0]
             raise HarmfulError(
-                f"on {day} {tally.changes[change]:,} alarms {change.type} would not have reached {change.to} "
-                f"({change.after}), such as {first.id} of {first.source}"
+                f"by the events of {day} {tally.changes[change]:,} alarms {change.type} {change.harm}, "
+                f"such as {first.id} of {first.source}"
             )
         judged_by = old.version
     return judged_by

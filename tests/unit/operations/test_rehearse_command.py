@@ -248,6 +248,47 @@ def test_a_change_is_found(
         assert each["type"] == DEAD_LETTER_TYPE or named["id"] == ("1" if each["type"] == ALARM else "2")
 
 
+FIFO = {"transport": "sqs_fifo", "ordering": "source"}
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "kind", "inbox"),
+    [
+        ({}, {f"event_types/{ALARM}/delivery_guarantee": "best_effort"}, "guarantee", "desk.inbox"),
+        ({}, {f"event_types/{ALARM}/priority": "normal"}, "priority", "desk.inbox"),
+        ({}, {"participants/desk/inbox": {"expiry_s": 60}}, "expiry", "desk.inbox"),
+        ({}, {"participants/desk/inbox": {"retention_s": 600}}, "retention", "desk.inbox"),
+        ({"participants/desk/inbox": FIFO}, {}, "order", "desk.inbox"),
+        ({}, {"participants/shop/inbox": {"retention_s": 600}}, "retention", "shop.inbox"),
+    ],
+)
+def test_an_alarm_worth_less_is_harm(
+    day: Day, before: dict[str, Any], changes: dict[str, Any], kind: str, inbox: str
+) -> None:
+    """Of events that are devices' and of those of services in the cloud."""
+    day.folder.write(LEDGER, [decided(ALARM_EVENT), called("c1")], DAY)
+    old = day.folder.root / "old.json"
+    old.write_bytes(changed(before).canonical)
+    status, found = day.rehearse(changes, "--old", str(old))
+    harm = {(each["kind"], each["to"]): each["harm"] for each in found["changes"] if each["harm"]}
+    assert (status, found["alarm_loses_reader"]) == (1, False)
+    assert f"for {inbox} " in harm[kind, inbox]
+    _, text, _ = day.words(str(day.folder.root / "new.json"), "--old", str(old))
+    assert harm[kind, inbox] in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"participants/desk/inbox": {"expiry_s": 900}},
+        {"participants/desk/inbox": {"retention_s": 1_209_600}},
+        {"participants/desk/inbox": FIFO},
+    ],
+)
+def test_an_alarm_that_is_worth_as_much_is_no_harm(day: Day, changes: dict[str, Any]) -> None:
+    assert day.rehearse(changes)[0] == 0
+
+
 def test_a_refused_payload_stays_refused(day: Day) -> None:
     reason = {
         "reason": "payload_invalid",
