@@ -1,6 +1,6 @@
 """The index of a router's routes: an event is compared only with those that it may match.
 
-Each route is indexed under its rarest cover (`eventplane.covers.Cover`): a term of its own selects more than
+Each route is indexed under its rarest cover (`expression_covers.Cover`): a term of its own selects more than
 one that many routes have. The attributes of an event are looked up, and of each route found the rest of its
 filter is evaluated. The result is that of evaluating every route's filter, which property tests check.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from eventplane.attributes import Attributes, attribute_text
 from eventplane.contract import Route
-from eventplane.covers import Cover, either, weakness
+from eventplane.expression_covers import Cover, either, weakness
 from eventplane.filters import All, Any, Combination, Exact, Filter, Prefix, Term
 
 

@@ -21,7 +21,6 @@ from eventplane.reasons import Outcome, Reason
 from eventplane.retries import URGENT, RetrySchedule, is_reported
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
-from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import (
     AlreadySettledError,
     ClientError,
@@ -30,7 +29,7 @@ from eventplane_client.errors import (
     UnhandleableError,
 )
 from eventplane_client.letters import letter
-from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener, log_notice
+from eventplane_client.notices import DeadLettered, EpochWatch, Expired, InDoubt, Listener, log_notice
 from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer

@@ -33,11 +33,11 @@ from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common import system
 from lambdas.common.archive import Archiver
-from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Acceptance, Answer, OutgoingMessage
 from lambdas.common.sqs import SqsSender
+from lambdas.common.system import system_clock
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import RoutingEngine, build_engine
 from lambdas.router.service import RouterService

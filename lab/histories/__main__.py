@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout
+from html import escape
 from io import StringIO
 from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
 from time import monotonic
+from typing import Final
 
 from lab.benchmarks.results import Figure, write
 from lab.histories.history import History
 from lab.histories.oracles import OracleFinding, judged
-from lab.histories.page import page
 from lab.histories.search import (
     findings_of,
     minimized,
@@ -31,6 +32,38 @@ from lab.histories.search import (
     told_all,
 )
 from lab.histories.story import DRILLED, HEAVY, LIGHT, Story, StorySize
+from parts.simulate.page import lanes
+from parts.simulate.timeline import Note
+
+_STYLE: Final = """
+body { font: 14px/1.4 system-ui, sans-serif; margin: 1.5rem; color: #1b1b1b; background: #fff }
+svg { width: 100%; height: auto } .lane { stroke: #d5d5d5 } .name { font-size: 12px }
+.mark { fill: #2b5c8a } .fault { fill: #c0182b }
+td, th { text-align: left; padding: .1rem .8rem .1rem 0; vertical-align: top }
+tr.fault td { color: #a3101f } caption { text-align: left; font-weight: 600; padding: .6rem 0 }
+"""
+
+
+def page(story: Story, notes: Sequence[Note], findings: Sequence[OracleFinding]) -> str:
+    """Return the page of a history as HTML."""
+    rows = "".join(
+        f"<tr{' class=fault' if each.is_fault else ''}><td>{each.at_s:.3f}</td><td>{escape(each.lane)}</td>"
+        f"<td>{escape(each.text)}</td></tr>"
+        for each in notes
+    )
+    said = "".join(
+        f"<li><strong>{escape(each.kind)}</strong>: {escape(each.detail)}</li>" for each in findings
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>A history</title>'
+        f"<style>{_STYLE}</style>"
+        f"<h1>A history of {story.homes} home(s), {len(story.decisions)} decisions</h1>"
+        f"<h2>What is wrong</h2><ul>{said or '<li>Nothing.</li>'}</ul>"
+        f"{lanes(notes)}"
+        "<table><caption>What happened</caption><tr><th>Second</th><th>Who</th><th>What</th></tr>"
+        f"{rows}</table></html>\n"
+    )
+
 
 OUTPUT = Path("build/chaos")
 BATCH = 10

@@ -38,7 +38,7 @@ from lab.histories.queues import Queues
 from lab.histories.story import ENDPOINTS
 from lab.histories.wires import CurrentFaults, Wire
 from lambdas.common.aws import PATIENT, Timeouts
-from lambdas.common.clock import Clock
+from lambdas.common.system import Clock
 from parts.fleet.lifecycle import made
 from parts.replay.order import MAX_ORDER_RECEIVES
 from parts.webhooks.endpoint_state import ENDPOINT

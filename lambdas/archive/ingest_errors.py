@@ -21,14 +21,13 @@ from eventplane.retries import URGENT
 from eventplane.topics import is_urgent_rule
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
-from lambdas.common.system import chance
+from lambdas.common.system import Clock, chance, system_clock
 
 
 class NoFailureError(EventPlaneError):

@@ -13,12 +13,11 @@ from eventplane.ledger import LEDGER, LedgerMessage, LedgerMessageError, parse_l
 from lambdas.archive.receipts import ReceiptWriter
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS, client
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.system import random_bytes
+from lambdas.common.system import Clock, random_bytes, system_clock
 
 RESERVE_MS: Final = 3 * WORST_CALL_MS
 """No message is read, and no contract filed, with less time left, milliseconds: the object, the list of what

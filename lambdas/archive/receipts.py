@@ -13,10 +13,10 @@ from typing import Final
 from eventplane.ledger import HANDOVERS, QUARANTINE, QuarantineRecord, to_line
 from eventplane.reader_receipts import ReaderReceiptError, read_receipt
 from lambdas.common.archive import Archiver
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.system import Clock
 
 NOT_A_RECEIPT: Final = "not_a_receipt"
 """The reason of what is in quarantine."""

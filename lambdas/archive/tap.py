@@ -17,14 +17,13 @@ from eventplane.traffic import Frame, Quota, loudest, traffic_text
 from eventplane.values import RandomBytes
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS, client
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
-from lambdas.common.system import random_bytes
+from lambdas.common.system import Clock, random_bytes, system_clock
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No frame is begun with less time left, milliseconds: two objects, the list of what was written and the

@@ -9,10 +9,10 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, lette
 from eventplane.envelope import Envelope
 from eventplane.sqs_binding import redriven_id, to_message
 from eventplane.values import timestamp_of_ms
-from lambdas.common.clock import Clock
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sender import TAKEN
 from lambdas.common.sqs import SqsSender
+from lambdas.common.system import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,11 @@ from eventplane.other_json import use_json
 from eventplane.resource_names import queue_url
 from eventplane.retries import ROUTINE, RetrySchedule
 from lambdas.common.aws import PATIENT, Timeouts, client
-from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import Context, Invocation, QueueMessage, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
-from lambdas.common.system import chance
+from lambdas.common.system import chance, system_clock
 
 IN_LAMBDA: Final = "AWS_LAMBDA_FUNCTION_NAME"
 """Set by Lambda's runtime and reserved for it (AWS Lambda guide, "Defined runtime environment variables")."""

@@ -12,9 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.retries import ROUTINE, RetrySchedule
 from eventplane_aws.rules import SQS_BATCH
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
+from lambdas.common.system import Clock
 
 
 class ItemFailure(TypedDict):

@@ -1,13 +1,10 @@
-"""The machine's randomness, threads and clocks other than the wall clock.
-
-The wiring of a function passes them in. `lambdas.common.clock` has the wall clock.
-"""
+"""The machine's randomness, threads and clocks; the wiring of a function passes them in."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -54,3 +51,12 @@ class Threads:
 
 
 threads = Threads()
+
+
+Clock = Callable[[], int]
+"""Gives the present in Unix milliseconds."""
+
+
+def system_clock() -> int:
+    """The machine's present, in Unix milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -20,12 +20,11 @@ from eventplane.records import NEW, Records
 from eventplane.sqs_binding import send_request
 from eventplane.values import RandomBytes, timestamp_of_ms
 from lambdas.common.aws import client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.system import random_bytes
+from lambdas.common.system import Clock, random_bytes, system_clock
 
 SOURCE: Final = "/eventplane/cloud/uplink-interest"
 """The `source` of its events."""

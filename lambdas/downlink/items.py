@@ -22,10 +22,10 @@ from eventplane.records import ATTEMPTS, Records
 from eventplane.topics import device_topic
 from eventplane_aws.rules import SQS_DELAY
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
+from lambdas.common.system import Clock
 
 PACE_S: Final = 1
 """Between two pages of what goes out to one device, seconds."""

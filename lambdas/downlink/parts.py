@@ -16,10 +16,10 @@ from eventplane.names import DOWNLINK
 from eventplane.presence import PRESENCE
 from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
+from lambdas.common.system import Clock, system_clock
 from lambdas.downlink.devices import FleetReader, Presence
 from lambdas.downlink.items import Items, WorkQueue
 

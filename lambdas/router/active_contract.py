@@ -18,10 +18,9 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.interest.announcement import Announcement, with_interest
 from eventplane.interest.table import InterestTable, LeasedAnnouncement
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
-from lambdas.common.system import Call, Pool, Threads
+from lambdas.common.system import Call, Clock, Pool, Threads
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits

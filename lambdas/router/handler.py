@@ -9,13 +9,12 @@ from eventplane.function_settings import RouterSettings
 from eventplane.retries import RetrySchedule
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import OnDemand, client, tables
-from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sender import Senders
 from lambdas.common.sqs import SCHEMES, SqsSender
-from lambdas.common.system import monotonic, random_bytes, threads
+from lambdas.common.system import monotonic, random_bytes, system_clock, threads
 from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.service import RouterService, TimeLimits

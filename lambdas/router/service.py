@@ -13,11 +13,11 @@ from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.reasons import Outcome
 from eventplane.sqs_binding import QueueClock
 from lambdas.common.aws import PATIENT, Timeouts
-from lambdas.common.clock import Clock
 from lambdas.common.ledger import Ledger, LedgerError
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, Delay, count, count_outcomes, measure
 from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.system import Clock
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch, SendingTime
 from lambdas.router.engine import RoutingEngine

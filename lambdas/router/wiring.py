@@ -14,9 +14,8 @@ from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
 from eventplane.resource_names import ANY, channel_url
 from lambdas.common.aws import PATIENT, QUICK, Timeouts
-from lambdas.common.clock import system_clock
 from lambdas.common.log import log_foreign
-from lambdas.common.system import cpu_time
+from lambdas.common.system import cpu_time, system_clock
 from lambdas.router import engine
 from lambdas.router.active_contract import ActiveContract, Engine
 from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS

@@ -13,11 +13,11 @@ from eventplane.device_record import REGISTRY, Device
 from eventplane.records import Records
 from eventplane.topics import is_device_name
 from lambdas.common.aws import client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.common.system import Clock, system_clock
 from parts.fleet.lifecycle import (
     HANDOVER_MS,
     DeniedError,

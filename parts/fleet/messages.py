@@ -12,10 +12,10 @@ from eventplane.names import MONITOR, SUSPECTED
 from eventplane.sqs_binding import to_message
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import client
-from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.sqs import SqsSender, send_all
+from lambdas.common.system import system_clock
 
 EndLater = Callable[[str, Iterable[str]], object]
 """Ends certificates of a device that are among its `replaced` by then."""

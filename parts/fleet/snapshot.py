@@ -15,11 +15,10 @@ from eventplane.device_record import FLEET, REGISTRY, FleetRecord
 from eventplane.records import Records
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.system import random_bytes
+from lambdas.common.system import Clock, random_bytes, system_clock
 from parts.fleet.lifecycle import in_service
 from parts.fleet.settings import SnapshotSettings
 

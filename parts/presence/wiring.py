@@ -8,8 +8,8 @@ from typing import Any
 from eventplane.presence import PRESENCE
 from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
+from lambdas.common.system import Clock, system_clock
 from parts.presence.settings import PresenceFunctionSettings
 from parts.presence.table import Population, PresenceTable
 from parts.presence.timer_queue import TimerQueue

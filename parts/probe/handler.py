@@ -24,12 +24,11 @@ from eventplane.values import RandomBytes, timestamp_of_ms
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.endpoint import MqttError
 from lambdas.common.aws import client
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Delay, Gauge, measure, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.system import Pool, random_bytes, threads
+from lambdas.common.system import Clock, Pool, random_bytes, system_clock, threads
 from parts.probe.connection import MQTT_PORT, DeviceProbe
 from parts.probe.settings import CanarySettings
 

@@ -14,7 +14,6 @@ from eventplane.function_settings import RouterSettings
 from eventplane.reasons import Reason
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import logger
@@ -24,7 +23,7 @@ from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sender import Senders
 from lambdas.common.sqs import SCHEMES, SqsSender
-from lambdas.common.system import cpu_time, random_bytes, threads
+from lambdas.common.system import Clock, cpu_time, random_bytes, system_clock, threads
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import RoutingEngine

@@ -20,8 +20,8 @@ from eventplane.guarantee import BY_CHANNEL, BY_EVENT
 from eventplane.names import OWN_SERVICES
 from eventplane.reasons import Outcome
 from eventplane.retries import RetrySchedule
-from parts.simulate.draws import draws
 from parts.simulate.one_home import Decided, HomeRecord, Simulation, is_within
+from parts.simulate.timeline import draws
 from parts.simulate.weather import Window, merged
 
 URGENT_S: Final = 0.0825, 0.165

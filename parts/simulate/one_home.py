@@ -26,10 +26,9 @@ from eventplane.topics import urgent_rule
 from eventplane_aws.prices import IOT_BYTES, chunks
 from eventplane_aws.rules import IOT_UNACKNOWLEDGED
 from parts.simulate.broker import BrokerMessage, BrokerModel, Limits
-from parts.simulate.draws import draws
 from parts.simulate.home import RESTART_S, RULE, SCRATCH, HomeModel
 from parts.simulate.line import CLOUD_DELAY_S
-from parts.simulate.timeline import START_S, Timeline
+from parts.simulate.timeline import START_S, Timeline, draws
 from parts.simulate.traffic import DAY_H, HOUR_S, TrafficFlow
 from parts.simulate.weather import MINUTE_S, Weather, Window
 

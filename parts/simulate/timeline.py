@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from random import Random
 from typing import Final
 
 START_S: Final = 1_767_225_600.0
@@ -89,3 +90,12 @@ class Timeline:
                 self.now_s = at_s
                 each.act()
         self.now_s = max(self.now_s, until_s)
+
+
+Draws = Random
+"""A generator of random numbers; there is one for each question, so that no answer depends on another's."""
+
+
+def draws(*names: object) -> Draws:
+    """Return the generator of what `names` say; the same names draw the same numbers, on every machine."""
+    return Random("/".join(map(str, names)))  # noqa: S311 - repeatable, not secret

@@ -16,7 +16,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import SendingRights
-from parts.simulate.draws import Draws
+from parts.simulate.timeline import Draws
 from parts.simulate.toml_table import TomlTable, bounded, read_table
 
 HOUR_S: Final = 3_600.0

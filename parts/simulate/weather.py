@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from eventplane.contract import Contract, ParticipantKind
-from parts.simulate.draws import draws
 from parts.simulate.errors import UnknownWeatherError
 from parts.simulate.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
+from parts.simulate.timeline import draws
 from parts.simulate.toml_table import TomlTable, bounded, read_table
 from parts.simulate.traffic import HOUR_S, MOST_PER_HOUR
 

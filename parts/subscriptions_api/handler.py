@@ -19,12 +19,11 @@ from eventplane.errors import EnvelopeError
 from eventplane.filters import DIALECTS
 from eventplane.strict_json import decode_text, loads
 from lambdas.common.aws import OnDemand, tables
-from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.http_api import PROBLEM, Request, Response, api_function, json_text
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue_function import at_init
-from lambdas.common.system import random_bytes
+from lambdas.common.system import random_bytes, system_clock
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
 from parts.subscriptions_api import errors

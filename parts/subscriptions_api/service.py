@@ -21,8 +21,8 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.limits import MAX_PARTICIPANT_STEPS
 from eventplane.sinks import SinkReach
 from eventplane.values import RandomBytes, timestamp_of_ms
-from lambdas.common.clock import Clock
 from lambdas.common.http_api import if_match_names, if_none_match_names, tag_of
+from lambdas.common.system import Clock
 from parts.subscriptions_api.document import Proposal, read_proposal, written
 from parts.subscriptions_api.errors import (
     InvalidError,

@@ -12,7 +12,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 from eventplane.sinks import ANYWHERE, MAX_PORT, url_problem
-from lambdas.common.clock import system_clock
+from lambdas.common.system import system_clock
 from parts.webhooks.endpoint import HttpSink, UnreachableError
 from parts.webhooks.handshake import ask_consent
 

@@ -14,8 +14,8 @@ from eventplane.envelope import Envelope
 from eventplane.reasons import Reason
 from eventplane.records import ATTEMPTS, NEW, ConflictError, RecordError, Records
 from lambdas.common.aws import QUICK, WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
+from lambdas.common.system import Clock
 from parts.webhooks.endpoint import EndpointResponse, ForbiddenTargetError, HttpSink, UnreachableError
 from parts.webhooks.endpoint_state import EndpointState
 from parts.webhooks.request import to_request

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from eventplane.errors import EventPlaneError
 from eventplane.sinks import SinkReach
-from lambdas.common.clock import Clock
+from lambdas.common.system import Clock
 
 MAX_BODY_BYTES: Final = 65_536
 """Most bytes read of an answer; a longer one costs the connection, and says nothing we need."""

@@ -23,11 +23,11 @@ from eventplane.retries import is_reported
 from eventplane.sqs_binding import QueueClock, split
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.system import Clock
 from parts.webhooks.delivery import RESERVE_MS, NoTimeError, PostFailure, Posting
 
 LISTING_MS: Final = 2 * WORST_CALL_MS

@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from lambdas.common.aws import error_code
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
+from lambdas.common.system import Clock
 
 KEEP_MS: Final = 300_000
 """How long keys are used before they are asked for again, milliseconds: a rotation is seen after that."""

@@ -21,13 +21,12 @@ from eventplane.errors import EnvelopeError
 from eventplane.names import SUBSCRIBERS
 from eventplane.sinks import SinkReach
 from lambdas.common.aws import tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.system import Pool, monotonic, threads
+from lambdas.common.system import Clock, Pool, monotonic, system_clock, threads
 from parts.webhooks.delivery import RESERVE_MS
 from parts.webhooks.service import WebhookService, correlation
 from parts.webhooks.settings import SubscribersSettings

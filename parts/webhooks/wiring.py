@@ -12,10 +12,9 @@ from eventplane.sinks import SinkReach
 from eventplane.values import RandomBytes
 from lambdas.common.archive import Archiver
 from lambdas.common.aws import QUICK, client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
-from lambdas.common.system import random_bytes, sleep, uniform
+from lambdas.common.system import Clock, random_bytes, sleep, system_clock, uniform
 from parts.webhooks.delivery import Breaker, Posting, Rate
 from parts.webhooks.endpoint import HttpSink
 from parts.webhooks.endpoint_state import ENDPOINT, endpoint_key

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
+from glue_jobs.common.objects import BucketObjects
 from tests.fakes.client import FakeClient
 from tests.fakes.clock import FakeClock
 
@@ -135,3 +137,15 @@ def _name(key: str, prefix: str, delimiter: str) -> str:
     """What a listing has for `key`: itself, or the folder behind `prefix` that it lies in."""
     head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
     return f"{prefix}{head}{found}" if found else key
+
+
+class MemoryObjects(BucketObjects):
+    """`Objects` in a fake bucket: `bodies` by name, written one after the other."""
+
+    def __init__(self, bodies: Mapping[str, bytes] | None = None) -> None:
+        s3 = FakeS3(count().__next__)
+        s3.checks = False  # hundreds of requests an audit
+        s3.create_bucket(Bucket="memory")
+        super().__init__(s3, "memory")
+        for name, body in (bodies or {}).items():
+            self.write(name, body)

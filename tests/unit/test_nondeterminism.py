@@ -29,7 +29,6 @@ PRODUCT = (
 WIRING = {
     "edge/system.py": "gives the device's processes the machine",
     "eventplane_client/system.py": "gives the client library the machine",
-    "lambdas/common/clock.py": "gives functions the wall clock",
     "lambdas/common/system.py": "gives functions the machine",
     "operations/system.py": "gives commands the machine",
     "glue_jobs/common/system.py": "gives jobs the machine",
@@ -42,7 +41,7 @@ WIRING = {
     "eventplane_mqtt/mailbox.py": "joins the threads of connections and the loop, which gets a `wait`",
     "parts/discovery/dns_sd.py": "has the thread of a library that browses the network",
     "eventplane_client/connection.py": "wires the clients; programs connect in several threads",
-    "parts/simulate/draws.py": "makes generators of the seed that the caller gives",
+    "parts/simulate/timeline.py": "makes generators of the seed that the caller gives",
     "parts/simulate/run.py": "waits for processes; each home's result depends on the seed alone",
     "eventplane_client/aio.py": "is the client for programs on asyncio",
     "eventplane_client/mqtt_loop.py": "has the threads of a real connection and of callbacks",
@@ -117,7 +116,7 @@ def test_each_way_to_the_machine_is_seen(code: str) -> None:
 
 
 def test_only_wiring_takes_the_machines_clocks() -> None:
-    doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
+    doors = ("edge.system", "lambdas.common.system")
     types = ("Call", "Clock", "Host", "Pool", "System", "Threads", "Uptime", "UptimeClock")
     taken: list[str] = []
     packages = ("edge", "lambdas", "parts")

@@ -13,10 +13,15 @@ from contract.rehearsal import Effect
 from eventplane.contract.mapping import TopicMapping
 from eventplane.conversation.messages import Status
 from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, REPORT_PREFIX, STARTED
+from eventplane.downlink.addressing import ATTRIBUTES
+from eventplane.sinks import SinkReach, SinkScope
 from eventplane_client import errors
 from glue_jobs.delivery_audit.event_group import Ruling
+from lab.tools.tables import ATTRIBUTES as MEANINGS
+from lab.tools.tables import attributes_table, function_settings_table
 from operations import contract_command
 from operations.certificate import Flaw
+from parts.webhooks.settings import WebhookSettings
 from stacks.settings import Retention
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +98,25 @@ def test_the_tests_of_attempts_exist(table: str) -> None:
             code = (ROOT / (file if "/" in file else f"tests/adversary/{file}")).read_text()
             functions = (each for each in ast.walk(ast.parse(code)) if isinstance(each, ast.FunctionDef))
             assert test in {each.name for each in functions}, test
+
+
+def test_every_attribute_that_the_code_knows_is_in_the_reference() -> None:
+    assert set(tomllib.loads(MEANINGS.read_text())) == ATTRIBUTES
+    assert "| `routerhops` | Integer |" in attributes_table()
+
+
+def test_every_variable_that_the_stacks_write_is_in_the_reference() -> None:
+    table = function_settings_table()
+    settings = WebhookSettings(
+        reach=SinkReach(SinkScope.INTERNET),
+        webhook_secret="secret",
+        webhook_origin="origin",
+        outbox_queue="outbox",
+        dead_letter_queue="dead",
+        concurrency=1,
+        archive_bucket="archive",
+        endpoints_table="endpoints",
+        source="inbox",
+        webhook_url="https://example.org",
+    )
+    assert all(f"`{name}`" in table for name in settings.variables())

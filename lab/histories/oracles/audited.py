@@ -25,7 +25,7 @@ from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from lab.histories.cloud import BUCKET, CloudModel
 from lab.histories.oracles.delivered import discarded, letters, letters_about, put, taken
 from lab.histories.oracles.finding import OracleFinding
-from tests.fakes.objects import MemoryObjects
+from tests.fakes.s3 import MemoryObjects
 
 if TYPE_CHECKING:
     from lab.histories.history import History

@@ -19,10 +19,10 @@ from lab.histories import history as histories
 from lab.histories.history import DATA, History
 from lab.histories.story import ALARMS, SENDERS, Story, StoryStep
 from parts.simulate.cloud import CloudStage
-from parts.simulate.draws import Draws, draws
 from parts.simulate.errors import SimulationInputError
 from parts.simulate.home import HomeModel
 from parts.simulate.one_home import Simulation, run_home
+from parts.simulate.timeline import Draws, draws
 from parts.simulate.toml_table import MOST_BYTES
 from parts.simulate.traffic import DAY_H, TrafficFlow, learnt, read_traffic, traffic_text
 from parts.simulate.weather import KINDS, Happening, Weather, installed, merged, read_weather

@@ -12,11 +12,11 @@ import pytest
 
 from eventplane.contract import Contract, compile_contract, contract_document
 from parts.simulate.cloud import CloudStage
-from parts.simulate.draws import Draws
 from parts.simulate.errors import SimulationError, TooManyEventsError
 from parts.simulate.one_home import HomeRecord, Simulation, run_home
 from parts.simulate.report import document
 from parts.simulate.run import run_homes
+from parts.simulate.timeline import Draws
 from parts.simulate.traffic import DAY_H, HOUR_S, TrafficFlow
 from parts.simulate.weather import Happening, Weather
 from tests.plane import shipped_contract

@@ -13,7 +13,7 @@ import pytest
 from eventplane.sinks import ANYWHERE, SinkReach, SinkScope
 from lab.certificates import Authority
 from lab.ports import free_port
-from lambdas.common.clock import system_clock
+from lambdas.common.system import system_clock
 from parts.provisioning.renewal import Pairs
 from parts.webhooks.__main__ import main
 from parts.webhooks.endpoint import (

@@ -13,8 +13,8 @@ import pytest
 from eventplane.contract.subscription import Subscription, new_subscription
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.envelope import parse_event
-from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import queue_function
+from lambdas.common.system import system_clock
 from parts.webhooks import receiver, subscribers, wiring
 from parts.webhooks.endpoint import MAX_IDLE_MS, HttpSink
 from parts.webhooks.signing import subscription_key

@@ -29,7 +29,7 @@ from glue_jobs.delivery_audit.judging import usages
 from glue_jobs.delivery_audit.plain_rows import handover_rows, ledger_rows, tap_rows
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.rules import LATENESS_S, MissingRows, Rules, Watermark, Window
-from tests.fakes.objects import MemoryObjects
+from tests.fakes.s3 import MemoryObjects
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}

@@ -17,7 +17,7 @@ from glue_jobs.delivery_audit.judging import usages
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.rules import Watermark
 from glue_jobs.delivery_audit.small import audit_small
-from tests.fakes.objects import MemoryObjects
+from tests.fakes.s3 import MemoryObjects
 from tests.spark.small_archive import ALARM, DIARY, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import ALL_DAYS, AS_OF, ledger_row
 

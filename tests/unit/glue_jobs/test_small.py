@@ -39,7 +39,7 @@ from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.small import file_small
-from tests.fakes.objects import MemoryObjects
+from tests.fakes.s3 import MemoryObjects
 from tests.spark.small_archive import ALARM, DAY, HOUR_MS, NOON_MS, SmallArchive
 from tests.unit.glue_jobs.judging import ALL_DAYS, AS_OF, FILES
 

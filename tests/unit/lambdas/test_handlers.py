@@ -16,8 +16,8 @@ from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.retries import FIRST_S, LONGEST_S, URGENT_S
 from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
-from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import IN_LAMBDA, QueueReader, queue_function
+from lambdas.common.system import system_clock
 from lambdas.router import handler as router
 from lambdas.router import wiring
 from lambdas.router.active_contract import RETRY_MS
