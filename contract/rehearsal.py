@@ -64,9 +64,9 @@ EXAMPLES: Final = 3
 MAX_COMBINATIONS: Final = 20_000
 """Most combinations of values that are remembered. Ours: some 40 MB."""
 
-ALARM_LIFETIME_S: Final = 900
-"""The shortest lifetime that a contract may newly give to an alarm, seconds. Ours: a home whose router or
-line restarts is back within a quarter of an hour."""
+LIFETIME_S: Final = 3_600
+"""The shortest lifetime that a contract may newly give to events, seconds: what a reader depends on may be
+down for an hour (docs/adr/0044-giving-up.md)."""
 
 PAYLOAD_REASONS: Final = (Reason.PAYLOAD_INVALID, Reason.UNKNOWN_DATASCHEMA)
 
@@ -149,28 +149,25 @@ class Change(NamedTuple):
 
     @property
     def harm(self) -> str | None:
-        """Return how an alarm loses its reader or is worth less by it; None if neither."""
+        """Return how events lose their reader or are worth less by it; None if neither."""
         kind, before, after, to = self.kind, self.before, self.after, self.to
-        if not self.is_alarm:
-            return None
         if kind is Effect.FEWER and self.is_reader:
             return f"do not reach {to}: {after}"
         if kind is Effect.REFUSED:
             return f"are refused: {after}"
         if verb := _ENDS.get(kind):
-            is_short = after != _NEVER and int(after.split()[0]) < ALARM_LIFETIME_S
+            is_short = after != _NEVER and int(after.split()[0]) < LIFETIME_S
             is_shorter = is_short and (before == _NEVER or int(before.split()[0]) > int(after.split()[0]))
             return f"for {to} {verb} after {after}, before after {before}" if is_shorter else None
-        return f"for {to} are {after}, before {before}" if _BEST.get(kind) == before else None
+        is_worse = _BEST.get(kind) == before
+        if kind is Effect.PRIORITY:
+            is_worse = Priority(after).rank > Priority(before).rank
+        return f"for {to} are {after}, before {before}" if is_worse else None
 
 
 _NEVER: Final = "never"
 _ENDS: Final = {Effect.EXPIRY: "expire", Effect.RETENTION: "are deleted"}
-_BEST: Final = {
-    Effect.GUARANTEE: DeliveryGuarantee.AT_LEAST_ONCE,
-    Effect.ORDER: Ordering.SOURCE,
-    Effect.PRIORITY: Priority.URGENT,
-}
+_BEST: Final = {Effect.GUARANTEE: DeliveryGuarantee.AT_LEAST_ONCE, Effect.ORDER: Ordering.SOURCE}
 
 
 class End(NamedTuple):
@@ -379,7 +376,7 @@ class RehearsalTally:
     @property
     def harmful(self) -> list[Change]:
         """The changes by which an alarm loses a reader or is worth less."""
-        return [each for each in self.changes if each.harm]
+        return [each for each in self.changes if each.is_alarm and each.harm]
 
     @property
     def unknown_alarms(self) -> int:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from math import ceil, exp, lgamma, log
 from typing import Final, NamedTuple
 
@@ -59,7 +60,8 @@ class RolloutPhase(StrEnum):
 class StageLimits:
     """The needs of a stage before it passes; `limit_s` is when a person is asked about one that lacks it.
 
-    A device is silent after `silent_s` without an event. `accepted` are the keys of findings that are wanted.
+    A device is silent after `silent_s` without an event. `accepted` are the keys of findings that are wanted,
+    in which `*` stands for any text.
     """
 
     watch_s: int = 3_600
@@ -68,6 +70,15 @@ class StageLimits:
     limit_s: int = 86_400
     silent_s: int = 900
     accepted: tuple[str, ...] = ()
+
+    def refused(self, found: Iterable[StageFinding]) -> list[StageFinding]:
+        """Return what is not accepted, alarms first: harm to them cannot be."""
+        left = (
+            each
+            for each in found
+            if each.is_alarm or not any(fnmatchcase(each.key, key) for key in self.accepted)
+        )
+        return sorted(left, key=lambda each: not each.is_alarm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +190,8 @@ class DevicesHeard:
     """The events that some devices sent in `seconds`, counted by the archive.
 
     `types` counts their events, `ended` by what became of those that reached nobody, in which the devices are
-    named. Of alarms `up_ms` are the times from device to cloud, `decided_ms` those to the routers' decision.
+    named. Of alarms `up_ms` are the times from device to cloud, `decided_ms` those to the routers' decision;
+    of other events `waits` counts both in tenths of seconds, by name and type, then by device ('' for any).
     `last_ms` is when each device was heard last.
     """
 
@@ -188,6 +200,7 @@ class DevicesHeard:
     ended: dict[str, Counter[str]] = field(default_factory=dict)
     up_ms: list[int] = field(default_factory=list)
     decided_ms: list[int] = field(default_factory=list)
+    waits: dict[tuple[str, str], dict[str, Counter[int]]] = field(default_factory=dict)
     last_ms: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
 
@@ -195,6 +208,10 @@ class DevicesHeard:
     def events(self) -> int:
         """The number of events."""
         return self.types.total()
+
+    def waited(self, name: str, type: str, thing: str, ms: int) -> None:
+        """Count how long an event took that is no alarm."""
+        self.waits.setdefault((name, type), {}).setdefault(thing, Counter())[ms // 100] += 1
 
     def ends(self, what: str, thing: str, example: str, count: int = 1) -> None:
         """Count events of a device that ended without a reader."""
@@ -266,11 +283,12 @@ def _sum(mean: float, counts: Iterable[int]) -> float:
 def harm(evidence: StageEvidence, limits: StageLimits, now_ms: int) -> list[StageFinding]:
     """Return what is worse by the new contract, alarms first, without what is accepted."""
     gates: tuple[Iterator[StageFinding], ...] = (
-        _alarms(evidence.tally),
+        worse(evidence.tally),
         _rejected(evidence.rejected),
         _late(evidence, "up_ms", "from the device to the cloud"),
         _late(evidence, "decided_ms", "until a router has decided"),
-        _unread(evidence.tally),
+        _later(evidence, "up_ms", "from the device to the cloud"),
+        _later(evidence, "decided_ms", "until a router has decided"),
         _ended(evidence),
         _silent(evidence, limits, now_ms),
         _missed(evidence),
@@ -279,17 +297,18 @@ def harm(evidence: StageEvidence, limits: StageLimits, now_ms: int) -> list[Stag
             for each in evidence.audited
         ),
     )
-    found = [each for gate in gates for each in gate]
-    return [each for each in found if each.is_alarm or each.key not in limits.accepted]
+    return limits.refused(each for gate in gates for each in gate)
 
 
-def _alarms(tally: RehearsalTally) -> Iterator[StageFinding]:
-    """Alarms that lose a reader, are refused, or are worth less on their way."""
+def worse(tally: RehearsalTally) -> Iterator[StageFinding]:
+    """Yield what loses a reader, is refused, or is worth less on its way by the new contract."""
     for change, count in tally.changes.items():
-        if why := change.harm:
+        # Of dead letters there may be fewer.
+        if change.type != DEAD_LETTER_TYPE and (why := change.harm):
             examples = ", ".join(f"{each.id} of {each.source}" for each in tally.examples[change])
-            text = f"{count:,} alarms {change.type} {why}, for example {examples}"
-            yield StageFinding(f"alarm:{change.kind}:{change.to}", text, True)
+            what, of = ("alarms", "alarm") if change.is_alarm else ("events", change.type)
+            text = f"{count:,} {what} {change.type} {why}, for example {examples}"
+            yield StageFinding(f"{of}:{change.kind}:{change.to}", text, change.is_alarm)
 
 
 def _rejected(rejected: Mapping[str, str]) -> Iterator[StageFinding]:
@@ -311,20 +330,30 @@ def _late(evidence: StageEvidence, name: str, way: str) -> Iterator[StageFinding
         yield StageFinding(f"late:{name}", f"{late:,} of {len(now):,} alarms are late {way}: {most}", True)
 
 
-def _unread(tally: RehearsalTally) -> Iterator[StageFinding]:
-    """Types of which some events had readers, and none has one any more."""
-    counts: dict[str, list[int]] = {}
-    for (_, type), (before, after) in tally.deliveries.items():
-        if type == DEAD_LETTER_TYPE:
-            continue  # the fewer the better
-        sums = counts.setdefault(type, [0, 0])
-        sums[0] += before
-        sums[1] += after
-    for type, (before, after) in sorted(counts.items()):
-        if before and not after:
-            yield StageFinding(
-                f"unread:{type}", f"{before:,} deliveries of {type}, and now none: no reader is left"
+def _later(evidence: StageEvidence, name: str, way: str) -> Iterator[StageFinding]:
+    """Types of other events that take longer on most devices than nearly all did: one may be offline."""
+    known_of = evidence.before, evidence.others, evidence.others_before
+    for (each, type), devices in sorted(evidence.stage.waits.items()):
+        known = Counter[int]()
+        for population in known_of:
+            for waits in population.waits.get((each, type), {}).values():
+                known.update(waits)
+        if each != name or not known:
+            continue
+        bound = 2 * quantile(sorted(known.elements()), 0.99) + 10
+        count = sum(_late_in(some, bound) >= some.total() / 2 for some in devices.values())
+        # So many late events are half of the events of at most twice as many devices.
+        mean = len(devices) * 2 * (_late_in(known, bound) + 1) / (known.total() + 1)
+        if at_least(count, mean) < RARE:
+            late_s, known_s = max(map(max, devices.values())) / 10, max(known) / 10
+            text = (
+                f"{type} of {count} of {len(devices)} devices are late {way}: {late_s} s, before {known_s} s"
             )
+            yield StageFinding(f"late:{type}", text)
+
+
+def _late_in(waits: Counter[int], bound: float) -> int:
+    return sum(count for wait, count in waits.items() if wait > bound)
 
 
 def _ended(evidence: StageEvidence) -> Iterator[StageFinding]:

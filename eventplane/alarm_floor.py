@@ -177,7 +177,7 @@ class _Floor:
         if after is None:
             yield _problem(f"participants.{address}", "the channel is missing")
             return
-        for setting, message in _weaknesses(before, after):
+        for setting, message in weaknesses(before, after):
             yield _problem(f"participants.{address}.{setting}", message)
 
     # Who calls for help
@@ -294,7 +294,7 @@ def _problem(path: str, message: str) -> Problem:
     return Problem(path, message, REMEDY)
 
 
-def _weaknesses(before: Channel, after: Channel) -> Iterator[tuple[str, str]]:
+def weaknesses(before: Channel, after: Channel) -> Iterator[tuple[str, str]]:
     """The settings by which a channel delivers less than before, or later."""
     if before.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE is not after.delivery_guarantee:
         yield "delivery_guarantee", f"it is {after.delivery_guarantee}"

@@ -10,11 +10,12 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
+from contract.promises import less_promised
 from contract.publish import (
     Baseline,
     CandidateError,
@@ -32,6 +33,7 @@ from contract.rollout import (
     Member,
     RolloutPhase,
     StageEvidence,
+    StageFinding,
     StageLimits,
     harm,
     lacking,
@@ -39,6 +41,7 @@ from contract.rollout import (
 )
 from eventplane.contract import Contract, Downlink, ParticipantKind, load_compiled
 from eventplane.contract.publication import ContractTable, Head, published
+from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.device_record import Device, LifecycleState
 from eventplane.device_reports import CONTRACT_KEYS, DEVICE_CONTRACT
 from eventplane.downlink.desired import COUNTERS_END, Desired
@@ -48,12 +51,16 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from eventplane.records import NEW, Records, Tables
+from eventplane.values import timestamp_ms
 from operations.archive import Archive, body_of
 from operations.rollout_evidence import EvidenceReader
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """What a contract may unpack to, bytes. Ours: four times what a device takes."""
+
+MOST_FOUND: Final = 5
+"""Findings that are printed of many. Ours."""
 
 Report = Mapping[str, Any]
 
@@ -94,6 +101,19 @@ class NoContractSenderError(PublishError):
         return len(self.names)
 
 
+class LessPromisedError(PublishError):
+    """A contract promises less than the one in force, or would have kept less: `found` is what."""
+
+    found: Sequence[StageFinding]
+    message = "nothing was begun, as the contract promises less:{lines}"
+
+    @property
+    def lines(self) -> str:
+        more = len(self.found) - MOST_FOUND
+        lines = [*map(str, self.found[:MOST_FOUND]), *([f"and {more} more"] if more > 0 else [])]
+        return "".join(f"\n  {each}" for each in lines)
+
+
 class OtherNameError(PublishError):
     """A contract of another name than the one in force, `former`."""
 
@@ -122,9 +142,13 @@ class RolloutPlane:
 
 @dataclass
 class RolloutRunner:
-    """Takes steps in `plane`; what it knows of a stage makes the next step cheaper, and may be lost."""
+    """Takes steps in `plane`; what it knows of a stage makes the next step cheaper, and may be lost.
+
+    `compare` returns what a contract promises less than the one before.
+    """
 
     plane: RolloutPlane
+    compare: Callable[[Contract, Contract], list[StageFinding]] = less_promised
     _reader: tuple[tuple[str, int, frozenset[str]], EvidenceReader] | None = None
     _stored: set[str] = field(default_factory=set)
     _stored_of: str = ""
@@ -149,8 +173,8 @@ class RolloutRunner:
     ) -> ContractRollout:
         """Begin to roll out `new` in place of `former`, or return the roll-out of it that there is.
 
-        Raises `InProgressError`, `OtherNameError`, `NoContractSenderError`, `CandidateError`,
-        `OvertakenError`, and what `ContractPublisher.check` raises.
+        Raises `InProgressError`, `OtherNameError`, `NoContractSenderError`, `LessPromisedError`,
+        `CandidateError`, `OvertakenError`, and what `ContractPublisher.check` raises.
         """
         before, head = self.found(), self._publisher.in_force()
         if before and not before.phase.is_over:
@@ -164,6 +188,8 @@ class RolloutRunner:
                 raise OtherNameError(new.name, former.name)
             _sender(former)
             self._publisher.check(new)
+            if found := limits.refused(self.compare(former, new)):
+                raise LessPromisedError(found)
             self._table.contracts.force(published(former))
             now_ms = self._now_ms()
             rollout = ContractRollout(
@@ -222,10 +248,15 @@ class RolloutRunner:
             raise NoCandidateError
         new = self._table.contract(rollout.version)
         members = {each.thing: each for each in self._in_stages(rollout)}
-        rejected = self._send_all(rollout, new, members)
         if not members:
             after = self._next(rollout)
             return after if after.phase.is_over else self._watch(after)
+        # A device must not name a candidate that a router does not know: it would be judged by the other one.
+        known_s = timestamp_ms(head.published_at) / 1_000 + IN_FORCE_S + 1 - self._now_ms() / 1_000
+        if known_s > 0:
+            lacked = (f"{known_s:.0f} s until every router knows it",)
+            return self._write(replace(rollout, looked_ms=self._now_ms(), lacked=lacked))
+        rejected = self._send_all(rollout, new, members)
         evidence = self._evidence_of(rollout, new, frozenset(members))
         for thing in rejected:
             evidence.rejected.setdefault(thing, "it has rejected it; see its dead letter")

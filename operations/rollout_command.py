@@ -15,7 +15,7 @@ from typing import Any, Final
 from contract.loader import load_contract
 from contract.proof import ProofOutcome, prove
 from contract.publish import PublishError, check_floor, find_deployment
-from contract.rollout import ContractRollout, RolloutPhase, StageLimits, stages_of
+from contract.rollout import ContractRollout, RolloutPhase, StageLimits, stages_of, worse
 from eventplane.contract import Contract, ContractError, load_compiled
 from eventplane.contract.publication import ContractTable
 from eventplane.device_record import FLEET_TABLE, REGISTRY
@@ -38,18 +38,17 @@ from operations.command import (
 )
 from operations.desired import desired_items
 from operations.rehearse_command import NothingToRehearseError, NotInArchiveError, rehearsed
-from operations.rollout import NoRolloutError, RolloutPlane, RolloutRunner
+from operations.rollout import MOST_FOUND, LessPromisedError, NoRolloutError, RolloutPlane, RolloutRunner
 from operations.rollout_options import GO_BACK, STATUS
 
 LOOK_S: Final = 15.0
 """Between two looks with --watch, seconds. Ours: the archive is a minute behind anyway."""
 
 _PUT_S: Final = 30.0
-_MOST_WHY: Final = 5
 
 
 class HarmfulError(PublishError):
-    """A contract takes alarms from their readers: `problem`, found before any device had it."""
+    """A contract takes alarms from their readers: `problem`, by its filters."""
 
     problem: str
     message = "nothing was begun, as the contract is worse for alarms: {problem}"
@@ -150,7 +149,7 @@ def _begun(
     judged_by = ""
     if found is None or found.phase.is_over:
         former = _former(options, runner, cloud, archive)
-        judged_by = _checked(options, former, new)
+        judged_by = _checked(options, limits, former, new)
     return runner.start(new, former, judged_by, stages, limits)
 
 
@@ -169,11 +168,11 @@ def _former(options: argparse.Namespace, runner: RolloutRunner, cloud: Cloud, ar
     return load_compiled(archived, version)
 
 
-def _checked(options: argparse.Namespace, former: Contract, new: Contract) -> str:
-    """Check a contract for alarms: by images, by proof, on yesterday and today.
+def _checked(options: argparse.Namespace, limits: StageLimits, former: Contract, new: Contract) -> str:
+    """Check a contract: by images and by proof for alarms, on yesterday and today for all events.
 
     Return the version by which today was judged, with what participants subscribed; '' where no day was.
-    Raises `AlarmFloorError`, `HarmfulError`.
+    Raises `AlarmFloorError`, `HarmfulError`, `LessPromisedError`.
     """
     for each in options.image:
         check_floor(load_contract(each), new)
@@ -190,12 +189,8 @@ def _checked(options: argparse.Namespace, former: Contract, new: Contract) -> st
         except (NothingToRehearseError, NotInArchiveError) as error:
             say(f"not rehearsed: {error}")
             continue
-        for change in tally.harmful:
-            first = tally.examples[change][0]
-            raise HarmfulError(
-                f"by the events of {day} {tally.changes[change]:,} alarms {change.type} {change.harm}, "
-                f"such as {first.id} of {first.source}"
-            )
+        if found := limits.refused(worse(tally)):
+            raise LessPromisedError(found)
         judged_by = old.version
     return judged_by
 
@@ -226,9 +221,9 @@ def lines(rollout: ContractRollout, typed: Callable[..., str]) -> list[str]:
         f"of {rollout.devices} devices {rollout.stored} have stored it, {rollout.following} follow it",
         f"under it came {rollout.events:,} events, {rollout.alarms:,} of them alarms",
     ]
-    why = [f"  {each}" for each in rollout.why[:_MOST_WHY]]
-    if len(rollout.why) > _MOST_WHY:
-        why.append(f"  and {len(rollout.why) - _MOST_WHY} more; --json has all")
+    why = [f"  {each}" for each in rollout.why[:MOST_FOUND]]
+    if len(rollout.why) > MOST_FOUND:
+        why.append(f"  and {len(rollout.why) - MOST_FOUND} more; --json has all")
     match rollout.phase:
         case RolloutPhase.WATCHING:
             lacks = [f"  lacks {each}" for each in rollout.lacked]

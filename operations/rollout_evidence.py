@@ -101,8 +101,9 @@ class EvidenceReader:
         is_alarm = self._former.priority(event, self._former.device.outbox) is Priority.URGENT
         population.types[event.type] += 1
         population.last_ms[thing] = max(at_ms, population.last_ms.get(thing, 0))
-        if is_alarm and "recordedtime" in event.attributes:
-            population.up_ms.append(max(0, at_ms - timestamp_ms(str(event.attributes["recordedtime"]))))
+        if "recordedtime" in event.attributes:
+            up_ms = max(0, at_ms - timestamp_ms(str(event.attributes["recordedtime"])))
+            self._take_time("up_ms", population, event.type, thing, up_ms, is_alarm=is_alarm)
         self._take_report(event, thing, population)
         is_under = event.attributes.get(FOLLOWED_CONTRACT) == self._rollout.version
         if not is_under or at_ms < self._rollout.began_ms:
@@ -145,5 +146,15 @@ class EvidenceReader:
         if outcome in _ENDS:
             what = " ".join(filter(None, (f"{outcome.replace('_', ' ')}:", reason)))
             population.ends(what.removesuffix(":"), thing, f"{row['id']} of {row['source']}")
-        elif row["priority"] == Priority.URGENT:
-            population.decided_ms.append(delay_ms)
+        else:
+            is_alarm = row["priority"] == Priority.URGENT
+            self._take_time("decided_ms", population, row["type"], thing, delay_ms, is_alarm=is_alarm)
+
+    def _take_time(
+        self, name: str, population: DevicesHeard, type: str, thing: str, ms: int, *, is_alarm: bool
+    ) -> None:
+        if is_alarm:
+            getattr(population, name).append(ms)
+        else:
+            # Devices are told apart where some may be late.
+            population.waited(name, type, thing if population is self._evidence.stage else "", ms)

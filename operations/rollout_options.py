@@ -48,7 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="what was found under this key is wanted; alarms cannot be accepted; may be repeated",
+        help="what was found under this key, in which * is any text, is wanted; alarms cannot be accepted; "
+        "may be repeated",
     )
     parser.add_argument("--proceed", action="store_true", help="let the stage pass that is unproven")
     parser.add_argument("--final", action="store_true", help=f"with {GO_BACK}: wait for no device")

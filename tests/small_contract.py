@@ -61,7 +61,7 @@ def put(document: dict[str, Any], path: str, value: object) -> None:
 
 def with_changes(contract: Contract, changes: Mapping[str, Any]) -> Contract:
     """Return `contract` with other values at paths, as `put` sets them."""
-    document = contract_document(contract)
+    document = deepcopy(contract_document(contract))
     for path, value in changes.items():
         put(document, path, value)
     return compile_contract(document, "with changes")

@@ -12,8 +12,8 @@ from typing import Final
 
 from lab.benchmarks.results import Figure, write
 from lab.histories.search import shipped
-from lab.rollout.changes import HARMFUL, HARMLESS
-from lab.rollout.trial import Trial, TrialFleet, Tried, tried
+from lab.rollout.changes import HARMFUL, HARMLESS, UNNOTICED, UNSEEN
+from lab.rollout.trial import Trial, TrialFleet, Tried, compared, tried
 
 OUTPUT: Final = Path("build/chaos")
 
@@ -34,6 +34,8 @@ def main() -> int:
         [each for each in found if each.result.name in those] for those in (HARMFUL, HARMLESS)
     )
     wrong = [each.result.name for each in (*harmful, *harmless) if not each.is_right]
+    missed, noticed = compared()
+    wrong += [*missed, *noticed]
     ran = f"{len(TrialFleet(trial, shipped(), shipped()).running)} of {trial.homes} homes run"
     at = ", ".join(f"{each.result.name}: {'; '.join(each.result.findings)}" for each in harmful)
     figures = [
@@ -46,9 +48,17 @@ def main() -> int:
             required=True,
         ),
         Figure(
-            "harmful changes that the proof refuses before",
+            "harmful changes that the comparison refuses before",
             sum(each.is_refused for each in harmful),
             "changes",
+        ),
+        Figure(
+            "harmful changes that no event shows and the comparison refuses",
+            len(UNSEEN) - len(missed),
+            "changes",
+            len(UNSEEN),
+            note=f"of {len(UNNOTICED)} harmless ones {len(noticed)}",
+            required=True,
         ),
         Figure(
             "harmless changes stopped",

@@ -1,4 +1,4 @@
-"""Small changes of the shipped contract, of which half are harmful.
+"""Small changes of the shipped contract: harmful ones that events show, those that none shows, harmless ones.
 
 A change is what `tests.small_contract.with_changes` takes. Schemas are those of the compiled form.
 """
@@ -83,7 +83,82 @@ HARMFUL: Final[dict[str, Mapping[str, Any]]] = {
     "readings have no reader": {
         "routes/readings-to-care-analytics/filter": {"prefix": {"type": "org.eventplane.activity."}}
     },
+    "movements come five minutes late": {"participants/activity-service/outbox/batching_delay_ms": 300_000},
+    "relatives see no movements": {"routes/daily-life-to-family/filter": {"prefix": {"type": _ALARM}}},
 }  # fmt: skip
+
+_ZIGBEE: Final[Mapping[str, Any]] = {
+    "event_types/org.eventplane.light.v1": {"description": "A lamp."},
+    "participants/zigbee": {
+        "kind": "device_service", "description": "Lamps.", "sends": ["org.eventplane.light.v1"],
+        "mappings": {"lamp": {
+            "topic": "zigbee/{room}/lamp", "type": "org.eventplane.light.v1", "when": {"/on": True},
+            "attributes": {"subject": "{room}"}, "data": {"level": {"pointer": "/level"}},
+        }},
+    },
+}  # fmt: skip
+_LAMP: Final = "participants/zigbee/mappings/lamp"
+_POSTED: Final[Mapping[str, Any]] = {
+    "participants/carers/inbox": {"webhook": {"requests_per_minute": 600, "timeout_s": 20}}
+}
+_HOOK: Final = "participants/carers/inbox/webhook"
+_ORDER: Final = "participants/care-analytics/inbox/ordering"
+_SORTED: Final[Mapping[str, Any]] = {
+    _ORDER: "source", "participants/care-analytics/inbox/events_per_message": None,
+}  # fmt: skip
+_HOME: Final = "org.eventplane.home"
+_CENTRE: Final = "participants/alarm-centre/inbox"
+_REPLIES: Final[Mapping[str, Any]] = {"routes/replies-to-carers": None, "participants/carers/asks": None}
+
+UNSEEN: Final[dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
+    f"reader:{_HOME}.message.v1:voice-service.inbox": ({}, {"routes/messages-to-voice-service": None}),
+    "reader:org.eventplane.notice.carer.v1:carers.inbox": ({}, {"routes/notices-to-carers": None}),
+    "reader:org.eventplane.deadletter.v1:operations.inbox": ({}, {"routes/dead-letters-to-operations": None}),
+    "reader:org.eventplane.airquality.reading.v1:device.outbox": (
+        {}, {"routes/everything-to-cloud/filter": _but(*_DOWN, "org.eventplane.airquality.reading.v1")},
+    ),
+    f"reader:{_HOME}.threshold.v1:device.inbox": (
+        {}, {"routes/down-to-devices/filter": {"prefix": {"type": "org.eventplane.device."}}},
+    ),
+    f"right:{_HOME}.message.v1:carers": (
+        {}, {**_REPLIES, "participants/carers/sends": [f"{_HOME}.threshold.v1"]},
+    ),
+    f"down:{_HOME}.message.v1": ({}, {f"event_types/{_HOME}.message.v1/downlink": "state"}),
+    f"down:{_MOTION}": ({}, {"routes/down-to-devices/filter": {"prefix": {"type": "org.eventplane."}}}),
+    f"payload:{_HOME}.message.v1": ({}, {f"event_types/{_HOME}.message.v1/schemas": _schema("m", "colour")}),
+    f"floor:event_types.{_MOTION}.priority": ({}, {f"event_types/{_MOTION}/priority": "urgent"}),
+    f"priority:{_READING}": ({}, {f"event_types/{_READING}/priority": "low"}),
+    f"expiry:{_READING}:care-analytics.inbox": ({}, {"participants/health-service/outbox/expiry_s": 600}),
+    f"guarantee:{_READING}:care-analytics.inbox": (
+        {}, {f"event_types/{_READING}/delivery_guarantee": "best_effort"},
+    ),
+    "address:operations": ({}, {"participants/operations/may_address": "one"}),
+    "subscribe:care-analytics": ({}, {"participants/care-analytics/may_subscribe": None}),
+    "setting:alarm-centre.inbox:retention_s": ({}, {f"{_CENTRE}/retention_s": 3_600}),
+    "setting:alarm-centre.inbox:give_up_after_s": ({}, {f"{_CENTRE}/give_up_after_s": 60}),
+    "setting:alarm-centre.inbox:max_receives": (
+        {f"{_CENTRE}/max_receives": 100}, {f"{_CENTRE}/max_receives": 5},
+    ),
+    "setting:alarm-centre.inbox:receipts": ({}, {f"{_CENTRE}/receipts": False}),
+    "setting:alarm-centre.inbox:receipts_percent": ({}, {f"{_CENTRE}/receipts_percent": 1}),
+    "setting:health-service.outbox:when_full": (
+        {}, {"participants/health-service/outbox/when_full": "drop_oldest"},
+    ),
+    "setting:family-app.inbox:priority": ({}, {"participants/family-app/inbox/priority": "low"}),
+    "setting:device.outbox:forward": ({}, {"participants/device/outbox/forward": "wanted"}),
+    "setting:device.outbox:batching_delay_ms": ({}, {"participants/device/outbox/batching_delay_ms": 60_000}),
+    "setting:care-analytics.inbox:ordering": (_SORTED, {_ORDER: "none"}),
+    "setting:carers.inbox:webhook": (_POSTED, {_HOOK: None}),
+    "setting:carers.inbox:webhook.mode": (_POSTED, {f"{_HOOK}/mode": "binary"}),
+    "setting:carers.inbox:webhook.timeout_s": (_POSTED, {f"{_HOOK}/timeout_s": 1}),
+    "setting:carers.inbox:webhook.requests_per_minute": (_POSTED, {f"{_HOOK}/requests_per_minute": 6}),
+    "mapping:zigbee:lamp": (_ZIGBEE, {f"{_LAMP}/topic": "lamps/{room}/lamp"}),
+    "mapping:zigbee:lamp:when": (_ZIGBEE, {f"{_LAMP}/when": {"/on": False}}),
+    "mapping:zigbee:lamp:data": (_ZIGBEE, {f"{_LAMP}/data": None}),
+    "mapping:zigbee:lamp:data.level": (_ZIGBEE, {f"{_LAMP}/data/level": {"pointer": "/voltage"}}),
+    "mapping:zigbee:lamp:attributes.subject": (_ZIGBEE, {f"{_LAMP}/attributes/subject": "lamp"}),
+}  # fmt: skip
+"""Harmful changes that no event of a stage shows, by what is found: the contract before, and its change."""
 
 HARMLESS: Final[dict[str, Mapping[str, Any]]] = {
     "another description": {"participants/alarm-centre/description": "Answers calls for help."},
@@ -139,3 +214,40 @@ HARMLESS: Final[dict[str, Mapping[str, Any]]] = {
     },
     "a longer patience with readers": {"participants/alarm-centre/inbox/give_up_after_s": 86_400},
 }  # fmt: skip
+
+UNNOTICED: Final[tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]] = (
+    ({}, {f"event_types/{_READING}/description": "One value."}),
+    ({}, {"event_types/org.eventplane.activity.bath.v1": {"description": "A bath.", "priority": "low"}}),
+    ({}, {f"event_types/{_READING}/schema_check": "none"}),
+    ({}, {f"event_types/{_CLIMATE}/priority": "normal"}),
+    ({}, {
+        "routes/daily-life-to-family/filter": {
+            "sql": "type LIKE 'org.eventplane.alarm.%' OR type LIKE 'org.eventplane.activity.%'"
+        }
+    }),
+    ({}, {
+        "routes/alarms-to-alarm-centre/filter": {
+            "sql": f"type LIKE 'org.eventplane.alarm.%' OR type = '{_CALL}'"
+        }
+    }),
+    ({}, {
+        "routes/alarms-to-alarm-centre/filter": {"prefix": {"type": _ALARM}},
+        "routes/calls-to-alarm-centre": {"filter": {"exact": {"type": _CALL}}, "to": "alarm-centre.inbox"},
+    }),
+    ({}, {"routes/alarms-to-alarm-centre/delivery_guarantee": "at_least_once"}),
+    ({}, {"routes/heartbeats-to-presence-monitor/filter": {"suffix": {"type": ".heartbeat.v1"}}}),
+    ({}, {"participants/climate-service/outbox/expiry_s": None}),
+    ({}, {"participants/climate-service/outbox/when_full": "refuse"}),
+    ({}, {"participants/device/outbox/batching_delay_ms": 2_000}),
+    ({}, {"participants/carers/may_address": "everyone"}),
+    ({}, {"participants/family-app/may_subscribe": {"prefix": {"type": "org."}}}),
+    ({}, {"participants/family-app/inbox/retention_s": 864_000}),
+    ({}, {"participants/alarm-centre/inbox/max_receives": 100}),
+    ({}, _SORTED),
+    (_POSTED, {f"{_HOOK}/requests_per_minute": 1_200, f"{_HOOK}/timeout_s": 30}),
+    (_ZIGBEE, {f"{_LAMP}/data/colour": {"pointer": "/colour"}}),
+    (_ZIGBEE, {"participants/zigbee/mappings/fan": {
+        "topic": "zigbee/{room}/fan", "type": "org.eventplane.light.v1",
+    }}),
+)  # fmt: skip
+"""Harmless changes that no event of a stage shows: the contract before, and the change of it."""

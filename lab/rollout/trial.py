@@ -18,9 +18,9 @@ from random import Random
 from time import process_time
 from typing import Any, Final
 
-from contract.proof import ProofOutcome, prove
+from contract.promises import less_promised
 from contract.publish import Baseline, PublishError
-from contract.rollout import ContractRollout, RolloutPhase, StageLimits, is_in, stages_of
+from contract.rollout import ContractRollout, RolloutPhase, StageFinding, StageLimits, is_in, stages_of
 from eventplane.contract import Contract
 from eventplane.downlink import table as downlink_table
 from eventplane.envelope import Envelope, write_event
@@ -37,12 +37,13 @@ from lab.histories.search import shipped, silence_logs
 from lab.histories.story import SENDERS
 from lab.histories.wires import CurrentFaults
 from lab.histories.wiring import Wiring
-from lab.rollout.changes import HARMFUL, HARMLESS
+from lab.rollout.changes import HARMFUL, HARMLESS, UNNOTICED, UNSEEN
 from operations.archive import BucketArchive
 from operations.rollout import RolloutPlane, RolloutRunner
 from parts.simulate.home import SCRATCH, HomeModel
 from tests.small_contract import with_changes
 
+Compare = Callable[[Contract, Contract], list[StageFinding]]
 Visit = Callable[["TrialFleet"], object]
 
 LOOKS_S: Final = 60.0
@@ -89,9 +90,11 @@ class TrialResult:
 
 
 class TrialFleet:
-    """The plane of `former` and its fleet, in which `new` is rolled out."""
+    """The plane of `former` and its fleet, in which `new` is rolled out; `compare` as of `RolloutRunner`."""
 
-    def __init__(self, trial: Trial, former: Contract, new: Contract) -> None:
+    def __init__(
+        self, trial: Trial, former: Contract, new: Contract, compare: Compare = less_promised
+    ) -> None:
         self._trial, self._former, self._new = trial, former, new
         self.engine = Engine()
         self._random = Random(trial.seed)
@@ -105,7 +108,7 @@ class TrialFleet:
         self.running = [*members, *[each for each in things if each not in members][: trial.others]]
         self.homes: dict[str, HomeModel] = {}
         self.plane = self._plane()
-        self.runner = RolloutRunner(self.plane)
+        self.runner = RolloutRunner(self.plane, compare)
         self.limits = StageLimits(watch_s=int(trial.stage_s), limit_s=int(3 * trial.stage_s))
         self.problem = ""
 
@@ -209,7 +212,7 @@ def _share(rollout: ContractRollout) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A change, how its roll-out ended, and whether the proof alone would have refused to begin it."""
+    """A change, how its roll-out ended, and whether the comparison of promises had refused to begin it."""
 
     result: TrialResult
     is_refused: bool
@@ -222,19 +225,35 @@ def tried(trial: Trial, name: str) -> Tried:
     silence_logs()
     is_harmful, began_s = name in HARMFUL, process_time()
     new = with_changes(shipped(), {**HARMFUL, **HARMLESS}[name])
-    open_before = {each.alarm for each in prove(shipped()) if each.outcome is not ProofOutcome.PROVEN}
-    is_refused = any(
-        each.outcome is ProofOutcome.COUNTER_EXAMPLE and each.alarm not in open_before
-        for each in prove(new, [shipped()])
-    )
     first, *_ = trial.shares
     with redirect_stdout(StringIO()):  # the functions print their metrics
         # Most harm is seen in the first stage, and the homes of the next one need not run for that.
-        result = TrialFleet(replace(trial, shares=(first,)), shipped(), new).run(name) if is_harmful else None
+        result = None
+        if is_harmful:
+            result = TrialFleet(replace(trial, shares=(first,)), shipped(), new, uncompared).run(name)
         if result is None or not is_stopped(result):
-            result = TrialFleet(trial, shipped(), new).run(name)
+            result = TrialFleet(trial, shipped(), new, uncompared if is_harmful else less_promised).run(name)
     is_right = is_stopped(result) if is_harmful else result.reached > BOUND and not result.findings
-    return Tried(result, is_refused, is_right, process_time() - began_s)
+    return Tried(result, bool(less_promised(shipped(), new)), is_right, process_time() - began_s)
+
+
+def uncompared(*_: Contract) -> list[StageFinding]:
+    """Compare nothing, so that the gates alone are tried."""
+    return []
+
+
+def compared() -> tuple[list[str], list[str]]:
+    """Return which changes that no event shows are judged wrongly: harmful ones, and harmless ones."""
+    missed, wrong = list[str](), list[str]()
+    for key, (base, change) in UNSEEN.items():
+        former = with_changes(shipped(), base)
+        if key not in {each.key for each in less_promised(former, with_changes(former, change))}:
+            missed.append(key)
+    for base, change in UNNOTICED:
+        former = with_changes(shipped(), base)
+        if less_promised(former, with_changes(former, change)):
+            wrong.append(", ".join(change))
+    return missed, wrong
 
 
 def is_stopped(result: TrialResult) -> bool:

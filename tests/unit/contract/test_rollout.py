@@ -18,6 +18,7 @@ from contract.rollout import (
     lacking,
     stages_of,
 )
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 
 LIMITS = StageLimits()
 NOW_MS = 10_000_000
@@ -85,10 +86,10 @@ def test_nothing_is_wrong() -> None:
 
 
 def change(
-    kind: Effect, before: str, after: str, *, is_reader: bool = False
+    kind: Effect, before: str, after: str, *, is_reader: bool = False, type: str = ALARM
 ) -> Callable[[StageEvidence], None]:
     def act(evidence: StageEvidence) -> None:
-        found = Change(kind, "desk.inbox", ALARM, before, after, True, is_reader)
+        found = Change(kind, "desk.inbox", type, before, after, type == ALARM, is_reader)
         evidence.tally.changed(found, 1, [Example("home-1/bell", "/bell", "1")])
 
     return act
@@ -104,10 +105,6 @@ def ends(what: str, devices: int, each: int) -> Callable[[StageEvidence], None]:
             evidence.stage.ends(what, thing, "1 of /bell", each)
 
     return act
-
-
-def unread(evidence: StageEvidence) -> None:
-    evidence.tally.delivered("shop.inbox", READING, 5, 0)
 
 
 def silent(count: int) -> Callable[[StageEvidence], None]:
@@ -133,6 +130,17 @@ def late(name: str, count: int, ms: int) -> Callable[[StageEvidence], None]:
     return act
 
 
+def later(devices: int, ms: int, name: str = "up_ms") -> Callable[[StageEvidence], None]:
+    def act(evidence: StageEvidence) -> None:
+        for _ in range(3):
+            for at, thing in enumerate(THINGS[:10]):
+                evidence.stage.waited(name, READING, thing, ms if at < devices else 5_000)
+            for _ in range(50):
+                evidence.others.waited(name, READING, "", 5_000)
+
+    return act
+
+
 def audited(evidence: StageEvidence) -> None:
     evidence.audited = ["lost: 1, such as 1 of /bell"]
 
@@ -147,7 +155,12 @@ HARM = {
     "rejected:home-0": refuses,
     "late:up_ms": late("up_ms", 10, 120_000),
     "late:decided_ms": late("decided_ms", 10, 120_000),
-    f"unread:{READING}": unread,
+    f"{READING}:fewer:desk.inbox": change(
+        Effect.FEWER, "route", "no route takes it", is_reader=True, type=READING
+    ),
+    f"{READING}:refused:desk.inbox": change(Effect.REFUSED, "allowed", "payload_invalid", type=READING),
+    f"{READING}:priority:desk.inbox": change(Effect.PRIORITY, "normal", "low", type=READING),
+    f"late:{READING}": later(9, 60_000),
     "ended:dead lettered: payload_invalid": ends("dead lettered: payload_invalid", 5, 2),
     "silent": silent(8),
     f"missed:{READING}": missed(READING, 30),
@@ -172,6 +185,9 @@ def test_harm(key: str) -> None:
         change(Effect.EXPIRY, "60 s", "300 s"),
         change(Effect.PRIORITY, "normal", "urgent"),
         change(Effect.GUARANTEE, "best_effort", "at_least_once"),
+        change(Effect.PRIORITY, "low", "normal", type=READING),
+        # There are fewer dead letters.
+        change(Effect.FEWER, "route", "no route takes it", is_reader=True, type=DEAD_LETTER_TYPE),
         # What chance alone may show.
         ends("dead lettered: payload_invalid", 1, 50),
         ends("dead lettered: payload_invalid", 2, 1),
@@ -179,6 +195,9 @@ def test_harm(key: str) -> None:
         missed(READING, 260),
         missed(ALARM, 6),
         late("up_ms", 1, 120_000),
+        # A home that was offline, and twice as long as before.
+        later(1, 600_000),
+        later(10, 10_000),
     ],
 )
 def test_no_harm(act: Callable[[StageEvidence], None]) -> None:
@@ -214,12 +233,13 @@ def test_a_single_device_that_falls_silent() -> None:
 
 def test_what_is_wanted_is_accepted_but_no_harm_to_alarms() -> None:
     evidence = quiet()
-    unread(evidence)
+    audited(evidence)
     refuses(evidence)
     (alarm, wanted) = harm(evidence, LIMITS, NOW_MS)
-    assert str(wanted).endswith(f"(if that is wanted: --accept unread:{READING})")
+    assert str(wanted).endswith("(if that is wanted: --accept audit:lost)")
     assert "4 devices, such as home-0, do not take the contract" in str(alarm)
-    assert keys(evidence, StageLimits(accepted=(wanted.key, alarm.key))) == [alarm.key]
+    for accepted in (wanted.key, "audit:*"):
+        assert keys(evidence, StageLimits(accepted=(accepted, alarm.key))) == [alarm.key]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,23 @@
 """Roll-outs in a small simulated fleet: they go to the end, or back; broken off, they go on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
+from contract.promises import less_promised
 from contract.publish import CandidateError, ContractPublisher, OvertakenError, PublishError
 from contract.rollout import ROLLOUT_KEY, RolloutPhase
 from eventplane.contract import Contract
 from lab.histories.search import shipped
 from lab.rollout.changes import HARMFUL, HARMLESS
-from lab.rollout.trial import Trial, TrialFleet, TrialResult
-from operations.rollout import InProgressError, NoRolloutError, OtherNameError, RolloutRunner
+from lab.rollout.trial import Trial, TrialFleet, TrialResult, uncompared
+from operations.rollout import (
+    InProgressError,
+    LessPromisedError,
+    NoRolloutError,
+    OtherNameError,
+    RolloutRunner,
+)
 from tests.small_contract import with_changes
 
 pytestmark = pytest.mark.long
@@ -20,8 +27,9 @@ SCHEMA = "a schema asks for what readings do not have"
 
 
 def fleet(changes: dict[str, object] | None = None) -> TrialFleet:
+    """Return a fleet for a harmless change; a harmful one is judged by the gates alone."""
     new = with_changes(shipped(), changes or HARMLESS["a route at home more"])
-    return TrialFleet(SMALL, shipped(), new)
+    return TrialFleet(SMALL, shipped(), new, uncompared if changes else less_promised)
 
 
 def followed(fleet: TrialFleet) -> set[str]:
@@ -131,10 +139,11 @@ def _start(fleet: TrialFleet, new: Contract) -> object:
     ("changes", "error"),
     [
         ({"name": "other"}, OtherNameError),
+        (HARMFUL["relatives see no movements"], LessPromisedError),
         ({"participants/night-watch": {"kind": "cloud_service", "description": "d"}}, PublishError),
     ],
 )
-def test_what_is_not_begun(changes: dict[str, object], error: type[PublishError]) -> None:
+def test_what_is_not_begun(changes: Mapping[str, object], error: type[PublishError]) -> None:
     tried = fleet()
     new = with_changes(shipped(), changes)
     with pytest.raises(error):

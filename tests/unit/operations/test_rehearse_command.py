@@ -280,7 +280,7 @@ def test_an_alarm_worth_less_is_harm(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"participants/desk/inbox": {"expiry_s": 900}},
+        {"participants/desk/inbox": {"expiry_s": 3_600}},
         {"participants/desk/inbox": {"retention_s": 1_209_600}},
         {"participants/desk/inbox": FIFO},
     ],

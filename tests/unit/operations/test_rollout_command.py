@@ -14,6 +14,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.contract.subscription import Subscription, with_subscriptions
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_record import Device, LifecycleState
 from eventplane.device_reports import ACKNOWLEDGED, DEVICE_CONTRACT, DISCARDED, forwarder_source
 from eventplane.downlink.table import DESIRED
 from eventplane.envelope import Envelope, write_event
@@ -135,6 +136,14 @@ def test_a_proven_loss_is_not_begun(plane: RolloutPlane, roll: Any) -> None:
     assert RolloutRunner(plane).found() is None
 
 
+def test_what_is_promised_less_is_not_begun(plane: RolloutPlane, roll: Any) -> None:
+    less = with_changes(OLD, {"routes/notes": None})
+    status, _, err = roll(less)
+    assert (status, "--accept reader:org.example.note.v1:shop.inbox" in err) == (2, True)
+    assert RolloutRunner(plane).found() is None
+    assert roll(less, "--accept", "reader:*:shop.inbox", "--watch")[0] == 0
+
+
 def test_a_rehearsed_loss_is_not_begun(plane: RolloutPlane, roll: Any, folder: Folder) -> None:
     now_ms = int(datetime.now(UTC).timestamp() * 1_000)
     event, today = sent("1", ALARM, now_ms), f"{at(now_ms):%Y-%m-%d}"
@@ -154,6 +163,25 @@ def begun(plane: RolloutPlane) -> RolloutRunner:
     runner = RolloutRunner(plane)
     runner.start(NEW, OLD, "", ("100 %",), StageLimits())
     return runner
+
+
+def test_nothing_is_sent_before_routers_know(plane: RolloutPlane) -> None:
+    sent, now_ms = list[str](), [NOW_MS + 999]
+    home = Device(thing="home-1", state=LifecycleState.PROVISIONED, changed_at_ms=0, since_ms=0)
+    plane = replace(
+        plane,
+        fleet=lambda: [home],
+        send=lambda _, event: sent.append(event.id),
+        now=lambda: at(now_ms[0]),
+    )
+    assert begun(plane).step().lacked == ("30 s until every router knows it",)
+    # Broken off and begun again, also by another one, it waits no longer, and no less.
+    now_ms[0] += 29_000
+    begun(plane).step()
+    assert sent == []
+    now_ms[0] += 2_000
+    assert begun(plane).step().devices == 1
+    assert sent == [f"rollout-home-1-{now_ms[0]}"]
 
 
 def test_a_deployment_in_between(plane: RolloutPlane) -> None:
@@ -252,6 +280,8 @@ def test_whose_an_event_is_and_when(folder: Folder) -> None:
     assert (found.events, found.alarms, found.following) == (1, 1, {"home-1"})
     assert (found.stage.up_ms, found.stage.decided_ms) == ([200], [40])
     assert found.tally.events == 1
+    assert found.others.waits == {("up_ms", NOTE): {"": {2: 1}}}
+    assert found.stage.waits == {}
 
 
 def test_what_became_of_events(folder: Folder) -> None:
