@@ -19,12 +19,14 @@ from typing import Any, Final, Protocol
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.sending import without_stamp
 from eventplane.strict_json import decode_text, loads
 from eventplane.values import timestamp_of_ms
+from operations.text import word
 
 FORMAT: Final = "eventplane.certificate.v1"
 
@@ -52,6 +54,9 @@ _CURVE: Final = ec.SECP256R1
 
 ALGORITHM: Final = ec.ECDSA(hashes.SHA256())
 """What is signed is the SHA-256 of a text: KMS takes 4,096 bytes."""
+
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""The order of P-256 (FIPS 186-4, D.1.2.3)."""
 
 
 class Flaw(StrEnum):
@@ -131,7 +136,17 @@ def sign(document: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
     """Return the certificate that `document` becomes."""
     signed = {"format": FORMAT, "attests": ATTESTS, **document, "key": fingerprint(signer.public)}
     signature = signer.sign(hashlib.sha256(text(signed)).digest())
-    return {**signed, "signature": base64.b64encode(signature).decode()}
+    return {**signed, "signature": _spelled(signature)}
+
+
+def _spelled(signature: bytes) -> str:
+    """Return the only text of a signature (DER) that is accepted.
+
+    Whoever reads (r, s) can write (r, n - s), which the key verifies as well: the smaller of both counts, so
+    that a certificate has one text and one digest. Raises `ValueError`.
+    """
+    r, s = decode_dss_signature(signature)
+    return base64.b64encode(encode_dss_signature(r, min(s, _ORDER - s))).decode()
 
 
 def text(document: Mapping[str, Any]) -> bytes:
@@ -160,13 +175,31 @@ def verified(body: bytes, key: ec.EllipticCurvePublicKey, verdict: bytes | None 
         key.verify(signature, digest, ALGORITHM)
     except (ValueError, InvalidSignature) as error:
         raise CertificateError(Flaw.ALTERED, "the key has not signed what it says") from error
-    if base64.b64encode(signature).decode() != document["signature"]:  # its last letter has unused bits
+    if _spelled(signature) != document["signature"]:  # also: the last letter of its text has unused bits
         raise CertificateError(Flaw.ALTERED, "its signature is spelled otherwise than the key's")
-    if is_page and page(document) != body:
+    try:
+        shown, _ = page(document), summary(document)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        problem = f"its members are not those of a certificate: {error!r}"
+        raise CertificateError(Flaw.UNKNOWN_MEMBER, problem) from error
+    if is_page and shown != body:
         raise CertificateError(Flaw.OTHER_PAGE, "the page shows something else than its document says")
     if verdict is not None and _digest_of_event(verdict) != (document["verdict"] or {}).get("digest"):
         raise CertificateError(Flaw.OTHER_VERDICT, "it cites another verdict than the one that was given")
     return document
+
+
+def summary(document: Mapping[str, Any]) -> list[str]:
+    """Return a certificate in lines for people."""
+    event, verdict = document["event"], document["verdict"]
+    lines = [
+        f"valid: signed by {document['key']}",
+        f"id {event['id']} of {event['source']}, sent by {event['sender']}",
+        *(f"{each['inbox'] or 'every inbox'}: {each['fate']}" for each in document["accounts"]),
+    ]
+    if verdict:
+        lines.append(f"verdict: {verdict['verdict']} on {verdict['window']}, event {verdict['event']}")
+    return [word(each) for each in (*lines, *(f"not known: {each}" for each in document["unknown"]))]
 
 
 def _digest_of_event(stamped: bytes) -> str:

@@ -24,6 +24,7 @@ from operations.certificate import (
     pem,
     public_key,
     sign,
+    summary,
     text,
     verified,
 )
@@ -92,16 +93,7 @@ def _verify(options: argparse.Namespace, file: Path) -> int:
         )
     key = public_key(options.key, _bytes(Path(options.key)))
     document = verified(_bytes(file), key, _bytes(options.verdict) if options.verdict else None)
-    event, verdict = document["event"], document["verdict"]
-    lines = [
-        f"valid: signed by {document['key']}",
-        f"id {event['id']} of {event['source']}, sent by {event['sender']}",
-        *(f"{each['inbox'] or 'every inbox'}: {each['fate']}" for each in document["accounts"]),
-    ]
-    if verdict:
-        lines.append(f"verdict: {verdict['verdict']} on {verdict['window']}, event {verdict['event']}")
-    lines += [f"not known: {each}" for each in document["unknown"]]
-    present(options, document, "\n".join(map(word, lines)))
+    present(options, document, "\n".join(summary(document)))
     return DONE if document["is_complete"] else END_UNKNOWN
 
 

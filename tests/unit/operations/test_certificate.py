@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import re
@@ -14,6 +15,8 @@ from typing import Any
 
 import boto3
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from contract import load_contract
 from eventplane.envelope import Envelope, write_event
@@ -295,10 +298,30 @@ def other_letter(desk: Desk) -> bytes:
     return text({**made, "signature": f"{body[:-1]}{letters[letters.index(body[-1]) + 1]}{padding}"})
 
 
+def other_root(desk: Desk) -> bytes:
+    """Write the other signature that the key verifies: the second of two roots."""
+    made = signed(desk)
+    r, s = decode_dss_signature(base64.b64decode(made["signature"]))
+    order = ec.SECP256R1.group_order
+    other = encode_dss_signature(r, order - s)
+    return text({**made, "signature": base64.b64encode(other).decode()})
+
+
+def misshapen(member: str, value: object) -> Callable[[Desk], bytes]:
+    """Return what signs, with the right key, a certificate whose `member` is of another kind."""
+
+    def forge(desk: Desk) -> bytes:
+        made = {name: each for name, each in signed(desk).items() if name != "signature"}
+        return text(sign({**made, member: value}, _FileSigner(desk.document.parent / "key")))
+
+    return forge
+
+
 ATTACKS: dict[Flaw, list[Callable[[Desk], bytes]]] = {
     Flaw.ALTERED: [
         swapped,
         other_letter,
+        other_root,
         lambda desk: desk.document.read_bytes().replace(b"home-1", b"home-2"),
         lambda desk: text({**signed(desk), "is_complete": False}),
         lambda desk: text({**signed(desk), "signature": ""}),
@@ -322,6 +345,17 @@ ATTACKS: dict[Flaw, list[Callable[[Desk], bytes]]] = {
         lambda desk: text({**signed(desk), "format": "eventplane.certificate.v2"}),
         lambda desk: text({key: value for key, value in signed(desk).items() if key != "unknown"}),
         lambda _: b"[]\n",
+        *(
+            misshapen(*each)
+            for each in (
+                ("event", {}),
+                ("steps", [{}]),
+                ("accounts", [None]),
+                ("verdict", "proven"),
+                ("unknown", 1),
+                ("issued_at_ms", 10**30),
+            )
+        ),
     ],
     Flaw.OTHER_KEY: [lambda desk: text({**signed(desk), "key": "sha256:00"})],
     Flaw.TOO_LARGE: [lambda desk: desk.document.read_bytes() + b" " * MAX_CERTIFICATE_BYTES],
