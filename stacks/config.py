@@ -33,6 +33,9 @@ def read(text: str) -> dict[str, Environment]:
     try:
         document = tomllib.loads(text)
         base = document.pop(BASE, {})
+        for table, members in {BASE: base, **document}.items():
+            if isinstance(members, dict) and "name" in members:
+                raise EnvironmentSettingError(f"{table}.name", f"is the name of its table, {table}; remove it")
         return {
             name: value_of(Environment, _merged({**base, "name": name}, own), name, is_strict=True)
             for name, own in document.items()
