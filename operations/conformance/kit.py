@@ -26,7 +26,7 @@ from eventplane_mqtt.probe import BlockingConnection
 from eventplane_mqtt.transport import Transport
 from operations.system import monotonic
 
-CONNECT, PUBLISH, SUBSCRIBE = 1, 3, 8
+CONNECT, PUBLISH, SUBSCRIBE, SUBACK = 1, 3, 8, 9
 _MQTT_5: Final = 5
 _TICK_S: Final = 0.02
 _MOST_A_TURN: Final = 20
@@ -68,13 +68,14 @@ class ByteRelay:
     """Passes bytes between the program and the broker at `endpoint`, and reads what the program `sent`.
 
     It listens at `port` of the loopback interface. While it is `refusing`, it ends connections at once;
-    `refused` counts them.
+    `refused` counts them. While it is `denying`, SUBACK refuses each subscription over a new connection.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.sent: list[SentPacket] = []
         self.refusing = False
         self.refused = 0
+        self.denying = False
         self._endpoint = endpoint
         self._lines: list[_Line] = []
         self._count = 0
@@ -119,17 +120,18 @@ class ByteRelay:
         except (OSError, MqttError):
             program.close()
             return
-        self._lines.append(_Line(self._count, Transport(program), broker))
+        self._lines.append(_Line(self._count, Transport(program), broker, self.denying))
 
 
 class _Line:
     """One connection of the program."""
 
-    def __init__(self, number: int, program: Transport, broker: Transport) -> None:
+    def __init__(self, number: int, program: Transport, broker: Transport, is_denied: bool) -> None:
         self.program = program
         self.broker = broker
         self._number = number
-        self._unread = b""
+        self._is_denied = is_denied
+        self._unread = self._unsent = b""
         self._is_5 = False
 
     def close(self) -> None:
@@ -148,20 +150,24 @@ class _Line:
                         return False
                     if source is self.program:
                         self._read(data, sent)
+                    elif self._is_denied:
+                        data = self._deny(data)
                     _send(target, data)
             return True
         return False
 
     def _read(self, data: bytes, sent: list[SentPacket]) -> None:
-        self._unread += data
-        with suppress(MqttError):  # not all of it is there yet
-            while self._unread:
-                reader = PacketReader("packet", self._unread)
-                first = reader.byte()
-                body = reader.take(reader.variable())
-                self._unread = reader.rest()
-                packet = self._packet(first, PacketReader("packet", body))
-                sent += [packet] if packet else []
+        packets, self._unread = _packets(self._unread + data)
+        for each in packets:
+            reader = PacketReader("packet", each)
+            first = reader.byte()
+            packet = self._packet(first, PacketReader("packet", reader.take(reader.variable())))
+            sent += [packet] if packet else []
+
+    def _deny(self, data: bytes) -> bytes:
+        """Return what the broker sent, with a refusal in each SUBACK."""
+        packets, self._unsent = _packets(self._unsent + data)
+        return b"".join(each[:-1] + b"\x80" if each[0] >> 4 == SUBACK else each for each in packets)
 
     def _packet(self, first: int, body: PacketReader) -> SentPacket | None:
         kind = first >> 4
@@ -186,6 +192,20 @@ class _Line:
     def _skip_properties(self, body: PacketReader) -> None:
         if self._is_5:
             body.properties()
+
+
+def _packets(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return the packets in `data`, and the beginning of one that is not all there yet."""
+    found: list[bytes] = []
+    with suppress(MqttError):
+        while data:
+            reader = PacketReader("packet", data)
+            reader.byte()
+            reader.take(reader.variable())
+            rest = reader.rest()
+            found.append(data[: len(data) - len(rest)])
+            data = rest
+    return found, data
 
 
 def _send(to: Transport, data: bytes) -> None:

@@ -70,9 +70,13 @@ def judged(rules: tuple[Requirement, ...], run: Callable[[Requirement], None]) -
 
 
 def _subscribes_first(bench: Bench) -> None:
-    bench.answering = True
+    bench.answering = bench.relay.denying = True
     bench.give(1)
-    bench.wait(lambda: bench.reports, "a line about the first event")
+    bench.wait(lambda: bench.lines, "a connection")
+    bench.relay.denying = False
+    bench.wait(lambda: bench.reports, "a line about the first event, after a refused subscription")
+    if [each.kind for each in bench.relay.sent if each.kind in (PUBLISH, SUBSCRIBE)][:2] != [SUBSCRIBE] * 2:
+        raise RuleBrokenError("SUBSCRIBE first, and again after its refusal", "PUBLISH")
     # The broker keeps the session of a program that wants it.
     bench.relay.cut()
     bench.relay.refusing = False

@@ -207,6 +207,11 @@ static void take(unsigned char first, unsigned char *body, size_t size) {
         send_text(receipts);
         send_bytes("\1", 1);
     } else if (first >> 4 == SUBACK) {
+        if (size < 3 || body[2] >= 128) { // 1
+            fprintf(stderr, "the broker refuses %s: %d\n", receipts, size < 3 ? -1 : body[2]);
+            hang_up();
+            return;
+        }
         is_up = true;
         for (struct message *each = waiting; each && line >= 0; each = each->next)
             send_message(each); // 7

@@ -75,9 +75,10 @@ function open() {
 
 function take(type, flags, body) {
   if (type === CONNACK) {
-    if (body[1] !== 0) return socket.destroy(new Error(`the broker refuses: ${body[1]}`));
+    if (body[1] !== 0) return refused(clientId, body[1]);
     socket.write(subscribe()); // 1
   } else if (type === SUBACK) {
+    if (body[2] >= 128) return refused(receipts, body[2]); // 1
     isUp = true;
     for (const each of waiting.values()) send(each); // 7
   } else if (type === PUBLISH) {
@@ -85,6 +86,11 @@ function take(type, flags, body) {
     takeReceipts(payload);
     if (qos) socket.write(packet(0x40, body.subarray(2 + body.readUInt16BE(0)).subarray(0, 2)));
   }
+}
+
+function refused(what, code) {
+  console.error(`the broker refuses ${what}: ${code}`);
+  socket.destroy(); // 8
 }
 
 function send(each) {

@@ -85,6 +85,7 @@ FAULTS = {
         1, "socket.write(subscribe()); // 1",
         "isUp = true; for (const each of waiting.values()) send(each); socket.write(subscribe());",
     ),
+    "takes a refusal for consent": (1, "if (body[2] >= 128) return", "if (body[2] < 0) return"),
     "subscribes at QoS 0": (1, "text(receipts), Buffer.from([1])", "text(receipts), Buffer.from([0])"),
     "trusts a session that was kept": (
         1, "Buffer.from([4, 2])", "Buffer.from([4, 0])", "socket.write(subscribe()); // 1",
