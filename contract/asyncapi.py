@@ -1,17 +1,21 @@
-"""The contract as an AsyncAPI 3.0 document: a channel for each inbox and outbox, operations by participant.
+"""The contract as an AsyncAPI 3.0 document: a channel for each inbox, outbox and mapping, operations by
+participant.
 
 A message is an event: its headers are the attributes, its payload the data. On the wire both are members of
-one JSON object (CloudEvents, structured mode). Filters, rights and guarantees stay the contract's.
+one JSON object (CloudEvents, structured mode). That of a mapping is whatever its program publishes. Filters,
+rights and guarantees stay the contract's.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 from eventplane.attributes import REQUIRED, RULES
 from eventplane.contract import Channel, Contract, Participant, ParticipantKind, Transport
+from eventplane.contract.mapping import JSON, LEVEL, TopicMapping
 from eventplane.names import REPLY_TYPE
 from eventplane.reach import Reachability
 from eventplane.resource_names import channel_queue, queue_name
@@ -47,9 +51,12 @@ def asyncapi(contract: Contract, names: Iterable[str] = ()) -> Document:
     """Return the document of the participants `names`, of all by default."""
     participants = [each for each in contract.participants.values() if not names or each.name in names]
     types = _types(contract)
-    keys = _keys({each for one in types.values() for each in one})
+    mapped = {_path(each): each for one in participants for each in one.mappings}
+    keys = _keys({*mapped, *(each for one in types.values() for each in one)})
+    addresses = [each.address for one in participants for each in one.channels]
     channels = {each.address: _channel(each, types, keys) for one in participants for each in one.channels}
-    used = sorted({type for each in channels for type in types[each]})
+    channels |= {keys[path]: _mapped_channel(each, keys[path]) for path, each in mapped.items()}
+    used = sorted({type for each in addresses for type in types[each]})
     servers = {
         each["$ref"].rpartition("/")[2] for one in channels.values() for each in one.get("servers", ())
     }
@@ -69,10 +76,18 @@ def asyncapi(contract: Contract, names: Iterable[str] = ()) -> Document:
             for verb, operation in _operations(each, types, keys).items()
         },
         "components": {
-            "messages": {keys[each]: _message(contract, each) for each in used},
+            "messages": {
+                **{keys[each]: _message(contract, each) for each in used},
+                **{keys[path]: _mapped_message(each) for path, each in mapped.items()},
+            },
             "schemas": {"attributes": _attributes()},
         },
     }
+
+
+def _path(mapping: TopicMapping) -> str:
+    """Return the name of a mapping, which no type has."""
+    return f"{mapping.participant}\n{mapping.name}"
 
 
 def _keys(types: Iterable[str]) -> dict[str, str]:
@@ -122,6 +137,25 @@ def _channel(channel: Channel, types: dict[str, list[str]], keys: dict[str, str]
     return document | ({"parameters": parameters} if parameters else {})
 
 
+def _mapped_channel(mapping: TopicMapping, key: str) -> Document:
+    named = {name: {"description": "A level of the topic."} for name in LEVEL.findall(mapping.topic)}
+    return {
+        "address": mapping.topic,
+        "messages": {key: {"$ref": f"#/components/messages/{key}"}},
+        "servers": [{"$ref": "#/servers/home"}],
+        **({"parameters": named} if named else {}),
+    }
+
+
+def _mapped_message(mapping: TopicMapping) -> Document:
+    condition = f" where {json.dumps(dict(mapping.when), ensure_ascii=False)}" if mapping.when else ""
+    return {
+        "name": mapping.name,
+        "contentType": "application/json" if mapping.payload == JSON else "text/plain",
+        "summary": f"It becomes an event of the type {mapping.type}{condition}.",
+    }
+
+
 def _address(channel: Channel) -> tuple[str | None, str]:
     """Return the address, None where an environment decides it, and the server ('': none of ours)."""
     if channel.webhook or channel.is_added_protocol:
@@ -141,22 +175,28 @@ def _operations(
     asked = [each for each in types[outbox.address] if participant.may_ask(each)]
     sent = [each for each in types[outbox.address] if participant.may_send(each) or each not in asked]
     made = {
-        "send": _operation("send", participant, outbox, [keys[each] for each in sent]),
-        "ask": _operation("send", participant, outbox, [keys[each] for each in asked]),
-        "receive": _operation("receive", participant, inbox, [keys[each] for each in types[inbox.address]]),
+        "send": _operation("send", participant, outbox.address, [keys[each] for each in sent]),
+        "ask": _operation("send", participant, outbox.address, [keys[each] for each in asked]),
+        "receive": _operation(
+            "receive", participant, inbox.address, [keys[each] for each in types[inbox.address]]
+        ),
     }
     if replies:
         made["ask"]["reply"] = {
             "channel": {"$ref": f"#/channels/{replies.address}"},
-            "messages": [_in_channel(replies, REPLY_TYPE)],
+            "messages": [_in_channel(replies.address, REPLY_TYPE)],
         }
+    made |= {
+        f"send.{each.name}": _operation("send", participant, keys[_path(each)], [keys[_path(each)]])
+        for each in participant.mappings
+    }
     return {verb: each for verb, each in made.items() if each["messages"]}
 
 
-def _operation(action: str, participant: Participant, channel: Channel, keys: list[str]) -> Document:
+def _operation(action: str, participant: Participant, channel: str, keys: list[str]) -> Document:
     document: Document = {
         "action": action,
-        "channel": {"$ref": f"#/channels/{channel.address}"},
+        "channel": {"$ref": f"#/channels/{channel}"},
         "summary": participant.description,
         "tags": [{"name": participant.name}],
         "messages": [_in_channel(channel, each) for each in keys],
@@ -166,8 +206,8 @@ def _operation(action: str, participant: Participant, channel: Channel, keys: li
     return document
 
 
-def _in_channel(channel: Channel, key: str) -> Document:
-    return {"$ref": f"#/channels/{channel.address}/messages/{key}"}
+def _in_channel(channel: str, key: str) -> Document:
+    return {"$ref": f"#/channels/{channel}/messages/{key}"}
 
 
 def _message(contract: Contract, type: str) -> Document:

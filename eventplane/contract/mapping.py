@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 MAX_TOPIC: Final = 200
 """Characters of a pattern, as of the topics that a dead letter names."""
 
+MAX_MAPPINGS: Final = 256
+"""Most mappings of a contract. Ours: a device asks each for each message, and compares them in pairs."""
+
 JSON, TEXT = FORMATS = ("json", "text")
 """The forms of a payload: JSON, or UTF-8 text, which is one JSON string then."""
 
-_LEVEL = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+LEVEL: Final = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+"""The form of a named level of a pattern."""
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 POINTER: Final = re.compile("(?:/(?:[^/~]|~[01])*)*")
 """The form of a JSON Pointer."""
@@ -59,22 +64,12 @@ class TopicMapping(NamedTuple):
     @property
     def filter(self) -> str:
         """Return the MQTT filter to subscribe to."""
-        return _LEVEL.sub("+", self.topic)
+        return LEVEL.sub("+", self.topic)
 
     def levels(self, topic: str) -> dict[str, str] | None:
         """Return the named levels of `topic`; None if the pattern does not match it."""
-        pattern, parts = self.topic.split("/"), topic.split("/")
-        if pattern[-1] == "#" and len(parts) >= len(pattern) - 1:
-            pattern.pop()
-        elif len(parts) != len(pattern):
-            return None
-        named: dict[str, str] = {}
-        for wanted, part in zip(pattern, parts, strict=False):
-            if level := _LEVEL.fullmatch(wanted):
-                named[level[1]] = part
-            elif wanted not in ("+", part):
-                return None
-        return named
+        found = _pattern(self.topic).fullmatch(topic)
+        return found.groupdict() if found else None
 
     def is_urgent(self, contract: Contract) -> bool:
         """Return whether `contract` makes its events urgent, by their type or else by the outbox."""
@@ -91,6 +86,23 @@ class TopicMapping(NamedTuple):
             for name in self._fields[2:]
             if name not in defaults or members[name] != defaults[name]
         }
+
+
+@lru_cache(maxsize=MAX_MAPPINGS)
+def _pattern(topic: str) -> re.Pattern[str]:
+    """Return the expression of a valid pattern: it is asked for each message."""
+    levels = topic.split("/")
+    parts = [
+        f"(?P<{found[1]}>[^/]*)"
+        if (found := LEVEL.fullmatch(each))
+        else "[^/]*"
+        if each == "+"
+        else re.escape(each)
+        for each in levels
+    ]
+    if levels[-1] == "#":
+        parts[-2:] = [f"{parts[-2]}(?:/.*)?"]
+    return re.compile("/".join(parts), re.DOTALL)
 
 
 def load(participant: str, name: str, members: dict[str, Any]) -> TopicMapping:
@@ -133,7 +145,7 @@ def topic_problem(topic: object) -> str | None:
     if len(topic) > MAX_TOPIC or not topic.isprintable() or topic != topic.strip():
         return f"it has more than {MAX_TOPIC} characters, a control character, or a space at an end"
     levels = topic.split("/")
-    names = [found[1] for each in levels if (found := _LEVEL.fullmatch(each))]
+    names = [found[1] for each in levels if (found := LEVEL.fullmatch(each))]
     if len(names) != len({*names}):
         return "two levels have one name"
     for at, level in enumerate(levels):
@@ -141,7 +153,7 @@ def topic_problem(topic: object) -> str | None:
             return "a level is empty"
         if level == "#" and at < len(levels) - 1:
             return "`#` is not the last level"
-        is_literal = level not in _WILDCARDS and not _LEVEL.fullmatch(level)
+        is_literal = level not in _WILDCARDS and not LEVEL.fullmatch(level)
         if is_literal and not _WILDCARDS.union("{}").isdisjoint(level):
             return f"the level {level!r} is neither a word nor `+`, `#` or `{{name}}`"
         if at == 0 and (not is_literal or level == LOCAL_PREFIX or level.startswith("$")):
@@ -163,7 +175,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _is_any(level: str) -> bool:
-    return level == "+" or _LEVEL.fullmatch(level) is not None
+    return level == "+" or LEVEL.fullmatch(level) is not None
 
 
 def pointer_problem(pointer: object) -> str | None:
@@ -252,7 +264,7 @@ def _values(declared: Mapping[str, Any], value: Any, levels: Mapping[str, str]) 
     found: dict[str, Any] = {}
     for name, each in declared.items():
         if isinstance(each, str):
-            found[name] = _LEVEL.sub(lambda level: levels[level[1]], each)
+            found[name] = LEVEL.sub(lambda level: levels[level[1]], each)
         elif isinstance(each, Mapping):
             found[name] = find(value, each["pointer"])
         else:
@@ -277,10 +289,10 @@ def _value_problem(value: object, mapping: TopicMapping) -> str | None:
     It is a number, true or false, a text with `{name}` for levels of the topic, or `pointer: /...`.
     """
     if isinstance(value, str):
-        if not {"{", "}"}.isdisjoint(_LEVEL.sub("", value)):
+        if not {"{", "}"}.isdisjoint(LEVEL.sub("", value)):
             return "a brace that is not `{name}`"
-        named = {found[1] for each in mapping.topic.split("/") if (found := _LEVEL.fullmatch(each))}
-        unknown = {*_LEVEL.findall(value)} - named
+        named = {found[1] for each in mapping.topic.split("/") if (found := LEVEL.fullmatch(each))}
+        unknown = {*LEVEL.findall(value)} - named
         return f"the topic has no level {', '.join(sorted(unknown))}" if unknown else None
     if isinstance(value, Mapping):
         if value.keys() != {"pointer"}:

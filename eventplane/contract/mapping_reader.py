@@ -9,13 +9,10 @@ from typing import Any, Final
 
 from eventplane.attributes import KNOWN, name_problem, value_problem
 from eventplane.contract import EventType, Participant
-from eventplane.contract.mapping import FORMATS, JSON, POINTER, TopicMapping, overlap, problems
+from eventplane.contract.mapping import FORMATS, JSON, MAX_MAPPINGS, POINTER, TopicMapping, overlap, problems
 from eventplane.contract.reader import NAME, Section, Setting
 from eventplane.device_reports import PLANE_TYPES
 from eventplane.names import REPLY_TYPE
-
-MAX_MAPPINGS: Final = 256
-"""Most mappings of a contract. Ours: a device asks each for each message, and compares them in pairs."""
 
 ALLOWED: Final = frozenset(
     {"subject", "time", "dataschema", "partitionkey", "sequence", "severitytext", "severitynumber"}

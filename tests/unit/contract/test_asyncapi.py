@@ -37,6 +37,7 @@ CONTRACTS = {
     "shipped": shipped_contract,
     "doorbell": lambda: load_contract(ROOT / "docs" / "examples" / "doorbell.yaml"),
     "odd": lambda: small(ODD),
+    "smart home": lambda: load_contract(ROOT / "docs" / "examples" / "smart-home" / "event_plane.yaml"),
     "smallest": small,
 }
 
@@ -122,6 +123,19 @@ def test_operations_follow_the_routes() -> None:
     assert addresses["desk.outbox"] == "eventplane-{environment}-desk-outbox.fifo"
     assert addresses["device.inbox"] == "devices/{thing}/inbox"
     assert addresses["desk.inbox"] is addresses["shop.inbox"] is None
+
+
+def test_mapped_topics_are_channels() -> None:
+    contract, document = exported("smart home")
+    operations = {name: each for name, each in document["operations"].items() if ".send." in name}
+    assert set(operations) == {f"{each.participant}.send.{each.name}" for each in contract.mappings} != set()
+    for each in contract.mappings:
+        operation = operations[f"{each.participant}.send.{each.name}"]
+        channel = found(document, operation["channel"]["$ref"])
+        assert (operation["action"], channel["address"]) == ("send", each.topic)
+        message = found(document, next(iter(channel["messages"].values()))["$ref"])
+        assert each.type in message["summary"]
+        assert "payload" not in message, "no schema of ours says what a program publishes"
 
 
 def test_one_participant_alone(capsys: pytest.CaptureFixture[str]) -> None:

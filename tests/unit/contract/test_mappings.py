@@ -13,7 +13,8 @@ from contract.loader import load_contract
 from contract.schema import contract_schema
 from eventplane.alarm_floor import floor_problems
 from eventplane.contract import ContractError, compile_contract, contract_document, load_compiled
-from eventplane.contract.mapping_reader import ALLOWED, MAX_MAPPINGS
+from eventplane.contract.mapping import MAX_MAPPINGS
+from eventplane.contract.mapping_reader import ALLOWED
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from operations.command_line import main
 from tests.small_contract import MAPPINGS, MOTION, ROOM, mapped, put
