@@ -35,7 +35,7 @@ def read(text: str) -> dict[str, Environment]:
         base = document.pop(BASE, {})
         for table, members in {BASE: base, **document}.items():
             if isinstance(members, dict) and "name" in members:
-                raise EnvironmentSettingError(f"{table}.name", f"is the name of its table, {table}; remove it")
+                raise EnvironmentSettingError(f"{table}.name", f"is the name of the table {table}; remove it")
         return {
             name: value_of(Environment, _merged({**base, "name": name}, own), name, is_strict=True)
             for name, own in document.items()

@@ -108,7 +108,7 @@ def test_the_environments_fit_their_schema() -> None:
     ("line", "named"),
     [
         ("devicez = 1", "dev.devicez is unknown; remove it, or did you mean dev.devices?"),
-        ('name = "prod"', "dev.name is the name of its table, dev; remove it"),
+        ('name = "prod"', "dev.name is the name of the table dev; remove it"),
         ("devices = 0", "dev.devices is 0; give devices from 1 to"),
         ("devices = true", "dev.devices is True"),
         ('keeps_data = "perhaps"', "dev.keeps_data is 'perhaps'; give true or false"),
@@ -139,7 +139,7 @@ def test_an_editor_marks_what_synthesis_refuses(line: str, named: str) -> None:
 def test_an_environment_lacks_nothing() -> None:
     with pytest.raises(EnvironmentSettingError, match="keeps_data is missing; set it"):
         read("[dev]")
-    with pytest.raises(EnvironmentSettingError, match=r"base\.name is the name of its table"):
+    with pytest.raises(EnvironmentSettingError, match=r"base\.name is the name of the table base"):
         read("[base]\nname = 'dev'\n[dev]")
     with pytest.raises(EnvironmentSettingError, match="the file is not TOML"):
         read("[dev")
