@@ -30,8 +30,8 @@ from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 from eventplane_mqtt import Connection, Endpoint, Login
 from eventplane_mqtt.endpoint import BrokerAddress
-from eventplane_mqtt.link import Backoff, BrokerConnection, Link, link_to_broker
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Message, Share
+from eventplane_mqtt.reconnection import Backoff, BrokerConnection, Link, link_to_broker
 from eventplane_mqtt.session import Skips
 
 if TYPE_CHECKING:

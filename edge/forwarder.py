@@ -31,9 +31,9 @@ from eventplane.contract import Contract
 from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
-from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from eventplane_mqtt.mailbox import Message as MqttMessage
+from eventplane_mqtt.reconnection import Link
 
 _log = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from edge.system import Host
 from edge.systemd import ServiceManager
 from edge.uplink import BatchingDelays
 from eventplane.contract import Place, Priority
-from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox
+from eventplane_mqtt.reconnection import Link
 
 if TYPE_CHECKING:
     from edge.metrics import Families

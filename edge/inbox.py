@@ -16,7 +16,7 @@ from eventplane.contract import Channel, Priority
 from eventplane.limits import URGENT_S
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import local_topic
-from eventplane_mqtt.link import Link, ResendTimeout
+from eventplane_mqtt.reconnection import Link, ResendTimeout
 
 _URGENT_SHARE = 10
 """One in so many deliveries of the window is kept free for urgent events."""

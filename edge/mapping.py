@@ -16,8 +16,8 @@ from eventplane.dead_letter import Refusal
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Reason
-from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import LinkName, Received
+from eventplane_mqtt.reconnection import Link
 
 _log = logging.getLogger(__name__)
 

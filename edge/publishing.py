@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge.counts import Counts
 from edge.spool import Delivery
-from eventplane_mqtt.link import Link
+from eventplane_mqtt.reconnection import Link
 
 if TYPE_CHECKING:
     from edge.data_budget import DataBudget

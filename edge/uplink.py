@@ -28,7 +28,7 @@ from eventplane.envelope import pack_texts
 from eventplane.limits import MAX_BATCH_BYTES
 from eventplane.names import CORRELATION_ID, SENDER_SERVICE
 from eventplane.reasons import Reason
-from eventplane_mqtt.link import Link
+from eventplane_mqtt.reconnection import Link
 
 if TYPE_CHECKING:
     from edge.data_budget import DataBudget

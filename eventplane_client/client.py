@@ -17,13 +17,13 @@ from eventplane.guarantee import asks_best_effort, at_best_effort
 from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
+from eventplane_client.delivery import NoTelemetry, Telemetry
 from eventplane_client.errors import ClosedError, NotAskingError, TooManyRequestsError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt, ReaderOptions
 from eventplane_client.settings import check_arguments
 from eventplane_client.system import SYSTEM
-from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from eventplane_client.cloud_event import AnyEvent

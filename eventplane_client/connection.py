@@ -20,9 +20,10 @@ from eventplane.retries import RetrySchedule
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
 from eventplane_client.conversation import Conversations, NoConversations, telling
+from eventplane_client.delivery import NoTelemetry, Telemetry
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
 from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
-from eventplane_client.memory_filter import WINDOW, MemoryFilter
+from eventplane_client.memory_duplicates import WINDOW, MemoryFilter
 from eventplane_client.notices import Listener, Refused, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Lease, MessageFilter, Mode, Transport
@@ -37,7 +38,6 @@ from eventplane_client.settings import (
     state_path,
 )
 from eventplane_client.subscription import NoSubscriptions
-from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
 from parts import load
 
@@ -323,7 +323,7 @@ def _login(settings: ClientSettings) -> Login | None:
 def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_aws.rules import SQS_WAIT
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb import TABLE as FILTER_TABLE
+    from eventplane_client.dynamodb_duplicates import TABLE as FILTER_TABLE
     from eventplane_client.dynamodb_routes import DynamoDbInterest
     from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 
@@ -418,7 +418,7 @@ def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Su
 
 def _dynamodb(settings: ClientSettings, table: str, lease: Lease) -> Callable[[], MessageFilter]:
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb import WINDOW_S, DynamoDbFilter
+    from eventplane_client.dynamodb_duplicates import WINDOW_S, DynamoDbFilter
 
     window_s = settings.window or WINDOW_S
     return lambda: DynamoDbFilter(
@@ -433,7 +433,7 @@ def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Ca
     if kind == "memory":
         return lambda: MemoryFilter(window=window)
     if kind == "sqlite":
-        from eventplane_client.sqlite_filter import SqliteFilter
+        from eventplane_client.sqlite_duplicates import SqliteFilter
 
         path = state_path(place)
         return lambda: SqliteFilter(path, window=window, on_notice=on_notice)

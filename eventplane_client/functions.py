@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_RECEIVES
 from eventplane.resource_names import resource_name
+from eventplane_client.delivery import Telemetry
 from eventplane_client.errors import BatchFailedError, extras
 from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
@@ -23,7 +24,6 @@ from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Receipt
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.system import SYSTEM, System
-from eventplane_client.telemetry import Telemetry
 from eventplane_client.visibility import check_lease
 
 with extras("functions"):
@@ -33,7 +33,7 @@ with extras("functions"):
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb import TABLE, DynamoDbFilter
+    from eventplane_client.dynamodb_duplicates import TABLE, DynamoDbFilter
     from eventplane_client.sqs import SqsTransport, group_of, hints_of
 
 RESERVE_MS: Final = 3_000

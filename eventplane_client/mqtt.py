@@ -60,8 +60,8 @@ from eventplane_client.ports import Message
 from eventplane_client.system import SYSTEM, System
 from eventplane_mqtt import Endpoint, Login, PinnedCertificate
 from eventplane_mqtt.endpoint import BrokerAddress, DiscoveryError
-from eventplane_mqtt.link import DnsSd
 from eventplane_mqtt.mailbox import Received
+from eventplane_mqtt.reconnection import DnsSd
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from eventplane_client.outbox_window import OutboxWindow
 from eventplane_client.system import System
 from eventplane_mqtt import Connection, Endpoint
 from eventplane_mqtt.endpoint import BrokerAddress
-from eventplane_mqtt.link import Backoff, DnsSd, link_to_broker
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
+from eventplane_mqtt.reconnection import Backoff, DnsSd, link_to_broker
 
 _log = logging.getLogger(__name__)
 

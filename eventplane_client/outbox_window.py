@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eventplane.receipts import Receipt, digest
 from eventplane_client.system import SYSTEM, System
-from eventplane_mqtt.link import ResendTimeout
+from eventplane_mqtt.reconnection import ResendTimeout
 
 _MOST_DOUBLINGS = 4
 """How often the timeout doubles while no receipt comes."""

@@ -20,7 +20,7 @@ from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import Outcome, Reason
 from eventplane.retries import URGENT, RetrySchedule, is_reported
 from eventplane.values import timestamp
-from eventplane_client.delivery import Delivery
+from eventplane_client.delivery import Delivery, NoTelemetry, Telemetry
 from eventplane_client.errors import (
     AlreadySettledError,
     ClientError,
@@ -34,7 +34,6 @@ from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
 from eventplane_client.system import SYSTEM, System
-from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import VisibilityExtender
 
 _log = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from eventplane.limits import DAY_S, MAX_RECEIVES
 from eventplane.sinks import MAX_PORT
 from eventplane.trace_context import DEFAULT_SHARE
 from eventplane.values import nearest, whole_number
+from eventplane_client.delivery import Telemetry
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.system import TIMEOUT_MAX
-from eventplane_client.telemetry import Telemetry
 
 DISCOVER: Final = "discover:"
 """The transport where nothing is configured."""

@@ -17,8 +17,8 @@ from typing import Final
 
 from eventplane_mqtt.dial import dial, milliseconds
 from eventplane_mqtt.endpoint import Endpoint, MqttError, is_on_this_device, place
-from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
+from eventplane_mqtt.reconnection import Sending
 from eventplane_mqtt.session import Session, Skips
 from eventplane_mqtt.transport import CHUNK_BYTES, Transport
 

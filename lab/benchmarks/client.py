@@ -21,14 +21,14 @@ from typing import Any
 
 from eventplane_aws.prices import dollars
 from eventplane_client.client import Client
-from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_duplicates import DynamoDbFilter
 from eventplane_client.errors import NothingThereError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_duplicates import MemoryFilter
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.ports import MessageFilter, Mode, Transport
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from lab.benchmarks.cloud.plane import ALARM, SIZE, event

@@ -24,9 +24,9 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.trace_context import DEFAULT_SHARE, context_of
 from eventplane_client import Inbox
+from eventplane_client.delivery import NoTelemetry, Telemetry
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.telemetry import NoTelemetry, Telemetry
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from lab.benchmarks.processes import Channel, Worker
 from lab.benchmarks.results import Figure, together
 from lab.benchmarks.router_process import deployed, run

@@ -17,7 +17,7 @@ import boto3
 
 from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.inbox import Inbox
-from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_duplicates import MemoryFilter
 from eventplane_client.ports import Message, Mode
 from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import SqsTransport

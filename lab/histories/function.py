@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventplane_aws.rules import LAMBDA_BATCH, LAMBDA_CHAIN, LAMBDA_CONCURRENCY, SQS_RECEIVE
 from lambdas.common.queue import Invocation, read_messages
-from lambdas.common.queue_function import QueueReader
-from lambdas.common.redelivery import Redelivery
+from lambdas.common.queue_function import QueueReader, Redelivery
 from parts.simulate.timeline import START_S, Killed
 
 if TYPE_CHECKING:

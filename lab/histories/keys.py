@@ -23,7 +23,7 @@ from eventplane.topics import (
     RENEWAL_CLIENT_PREFIX,
     answer_topics,
 )
-from eventplane_mqtt.link import Backoff
+from eventplane_mqtt.reconnection import Backoff
 from lab.histories.cloud import CloudModel
 from lab.histories.engine import Fiber
 from lab.histories.iot_core import Door

@@ -10,7 +10,7 @@ from typing import Any, Final
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_RECEIVES
 from eventplane_aws.rules import SQS_WAIT
-from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_duplicates import DynamoDbFilter
 from eventplane_client.errors import AlreadySettledError, BatchFailedError, NothingThereError
 from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events

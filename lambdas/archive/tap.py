@@ -20,8 +20,7 @@ from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 from lambdas.common.system import Clock, random_bytes, system_clock
 

@@ -21,8 +21,7 @@ from eventplane.sending import SendingRights
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from lambdas.downlink.items import RESERVE_MS, NotChangedError
 from lambdas.downlink.parts import DownlinkParts, wired
 

@@ -30,8 +30,7 @@ from eventplane.reasons import Reason
 from eventplane.values import MAX_TIME_MS, whole_number
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from lambdas.downlink.items import RESERVE_MS, NotChangedError
 from lambdas.downlink.parts import DownlinkParts, wired
 

@@ -21,8 +21,7 @@ from eventplane.records import Selection
 from eventplane.topics import is_device_name
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from lambdas.downlink.items import PACE_S, PAGE, RESERVE_MS
 from lambdas.downlink.parts import DownlinkParts, wired
 

@@ -14,9 +14,9 @@ from eventplane_mqtt.endpoint import (
     is_on_this_device,
     is_socket,
 )
-from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
 from eventplane_mqtt.profile import Listener, is_every_address, load_profile
+from eventplane_mqtt.reconnection import Backoff, DialAddress, Link
 
 _log = logging.getLogger(__name__)
 

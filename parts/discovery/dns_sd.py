@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from eventplane_mqtt.endpoint import BrokerAddress, DiscoveryError, PinnedCertificate
-from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.reconnection import Backoff, DialAddress, Link
 from parts.discovery.announcement import PLAIN, SECURE, BrokerOffer, Interface, home_interfaces
 
 

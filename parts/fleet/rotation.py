@@ -16,8 +16,7 @@ from lambdas.common.aws import WORST_CALL_MS, client, tables
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from parts.fleet.lifecycle import (
     HANDOVER_MS,
     MOST_TAKEOVERS,

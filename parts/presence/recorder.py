@@ -26,8 +26,7 @@ from eventplane.values import MAX_TIME_MS, whole_number
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from parts.presence.settings import PresenceSource, RecorderSettings
 from parts.presence.table import PAGE
 from parts.presence.timer_queue import Timer

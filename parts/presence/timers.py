@@ -12,8 +12,7 @@ from eventplane.presence import PresenceItem
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from parts.presence.judge import RESERVE_MS, PresenceJudge
 from parts.presence.settings import PresenceJudgeSettings
 from parts.presence.timer_queue import Timer, read_timer

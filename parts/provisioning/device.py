@@ -11,7 +11,7 @@ from edge.settings import Settings
 from edge.system import SYSTEM
 from edge.systemd import start_logging, stop_event
 from eventplane_mqtt import TlsFiles
-from eventplane_mqtt.link import Backoff
+from eventplane_mqtt.reconnection import Backoff
 from parts.provisioning import ProvisioningError
 from parts.provisioning.conversation import MqttCloud
 from parts.provisioning.renewal import Pairs, Renewal, make_signing_request

@@ -19,8 +19,7 @@ from lambdas.common.ledger import Ledger
 from lambdas.common.log import logger
 from lambdas.common.metrics import Count, count
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.redelivery import handle_each
+from lambdas.common.queue_function import QueueReader, handle_each, queue_function
 from lambdas.common.sender import Senders
 from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.common.system import Clock, cpu_time, random_bytes, system_clock, threads

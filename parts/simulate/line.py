@@ -10,8 +10,8 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from eventplane_mqtt.endpoint import Endpoint
-from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
+from eventplane_mqtt.reconnection import Sending
 from eventplane_mqtt.session import Session, Skips
 from parts.simulate.broker import ModelLink, Peer
 from parts.simulate.timeline import Timeline, Wakeup

@@ -21,7 +21,7 @@ from stacks.plane_stack import environment_of
 
 FILTER: Final = "filter"
 """The table of the events that readers had. The client library calls it so as well, and its attributes
-(eventplane_client/dynamodb.py), which the stacks do not import."""
+(eventplane_client/dynamodb_duplicates.py), which the stacks do not import."""
 
 
 def _text(name: str) -> dynamodb.Attribute:

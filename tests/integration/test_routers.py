@@ -18,7 +18,7 @@ from eventplane.resource_names import resource_name
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import to_message
 from eventplane.topics import basic_ingest_topic, urgent_rule
-from eventplane_client.dynamodb import TABLE, DynamoDbFilter
+from eventplane_client.dynamodb_duplicates import TABLE, DynamoDbFilter
 from eventplane_client.inbox import Inbox
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.sqs import SqsTransport

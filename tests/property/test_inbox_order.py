@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eventplane_client.errors import NothingThereError
 from eventplane_client.inbox import Inbox, Received
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.notices import Notice, SequenceGap
 from eventplane_client.system import SYSTEM
 from tests.unit.client.worlds import READER, numbered

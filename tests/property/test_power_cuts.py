@@ -14,7 +14,7 @@ from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane_client.notices import Notice, StateHealed, StateLost
 from eventplane_client.ports import Verdict
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from lab.benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
 from lab.benchmarks.power.disk import KEPT, Call, Print, Sync, TracedDisk, Write, record
 from lab.benchmarks.power.workload import NAME, key, recovered, state

@@ -14,8 +14,8 @@ from edge.poison import PoisonDetector
 from edge.publishing import URGENT_SHARE, CongestionWindow, InFlight, Pace, SentPublish
 from edge.spool import Delivery
 from eventplane.limits import MAX_PAYLOAD_BYTES
-from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.reconnection import Sending
 from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, AROUND_BYTES, PING_BYTES, Device, event, ids
 

@@ -15,7 +15,7 @@ from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
 from eventplane.presence import PRESENCE
 from eventplane.records import Item, RecordError, RecordKind, Records
 from eventplane_aws.tables import WRITER
-from eventplane_client.dynamodb import CLAIM, EPOCH, POSITION
+from eventplane_client.dynamodb_duplicates import CLAIM, EPOCH, POSITION
 from lab.histories.story import OLD
 from tests.fakes.tables import MemoryTables
 

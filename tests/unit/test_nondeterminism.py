@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from eventplane_aws.tables import DynamoDbTables
-from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_duplicates import DynamoDbFilter
 from eventplane_client.dynamodb_routes import DynamoDbInterest
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.system import SYSTEM, System

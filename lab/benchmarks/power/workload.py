@@ -17,7 +17,7 @@ from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
 from eventplane_client.notices import Notice
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from parts.provisioning import OfflineError
 from parts.provisioning.exchange import Exchange, Keep
 from parts.provisioning.renewal import MOST_TRIES, Pairs, Renewal

@@ -23,7 +23,7 @@ from eventplane.contract import Contract, WebhookMode
 from eventplane.envelope import Envelope, write_event
 from eventplane.resource_names import resource_name
 from eventplane_client import connect
-from eventplane_client.dynamodb import TABLE
+from eventplane_client.dynamodb_duplicates import TABLE
 from lab.certificates import Authority
 from lab.process import Child, Supervisor
 from parts.webhooks.request import Posted, to_request

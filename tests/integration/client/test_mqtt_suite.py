@@ -12,7 +12,7 @@ from eventplane.topics import local_topic
 from eventplane_client import Client, Mode
 from eventplane_client.errors import RefusedError
 from eventplane_client.mqtt import MqttTransport
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
 from lab.certificates import Authority
 from lab.mosquitto import start_mosquitto

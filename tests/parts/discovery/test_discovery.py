@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eventplane_mqtt.endpoint import BrokerAddress, DiscoveryError
-from eventplane_mqtt.link import Backoff
 from eventplane_mqtt.profile import ProfileError, load_profile, read_profile
+from eventplane_mqtt.reconnection import Backoff
 from lab.tools.device_image import PACKAGING
 from parts.discovery import announcement
 from parts.discovery.announcement import (

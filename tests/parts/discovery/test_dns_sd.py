@@ -14,7 +14,7 @@ from zeroconf import NonUniqueNameException, NotRunningException, ServiceInfo
 from eventplane_client import connect
 from eventplane_client.errors import ClientSettingsError
 from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
-from eventplane_mqtt.link import Backoff
+from eventplane_mqtt.reconnection import Backoff
 from parts.discovery import dns_sd
 from parts.discovery.announcement import PLAIN, SECURE, AnnouncementUpdater, BrokerOffer, Interface
 from parts.discovery.dns_sd import Announced, AnnouncedBroker, AnnouncedLink, BrokerBrowser, MulticastDnsError

@@ -15,6 +15,7 @@ import pytest
 from eventplane.fields import Range
 from eventplane_client import ClientSettings, Mode, cloud_event_of, connect, errors, notices
 from eventplane_client.connection import TRANSPORTS
+from eventplane_client.delivery import Telemetry
 from eventplane_client.errors import (
     AlreadySubscribedError,
     ClientSettingsError,
@@ -29,7 +30,6 @@ from eventplane_client.errors import (
 from eventplane_client.memory import RANGES as PLANE_RANGES
 from eventplane_client.memory import MemoryPlane
 from eventplane_client.settings import ARGUMENTS, PREFIX, Options, Word, host_and_port
-from eventplane_client.telemetry import Telemetry
 from tests.packages import install
 from tests.plane import shipped_contract
 from tests.unit.client.worlds import event

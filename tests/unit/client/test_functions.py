@@ -9,14 +9,14 @@ import boto3
 import pytest
 
 from eventplane.envelope import Envelope
+from eventplane_client.delivery import Handling, NoTelemetry
 from eventplane_client.errors import LeaseTooLongError, StateError
 from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_events
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.ports import Message, MessageFilter, digest
 from eventplane_client.reader import PREFETCH
 from eventplane_client.resequencer import GAP_TIMEOUT_S
-from eventplane_client.telemetry import Handling, NoTelemetry
 from tests.fakes.aws import FakeAws
 from tests.unit.client.worlds import MAX_RECEIVES, READER, create_filter_table, event, numbered, redrive
 from tests.unit.lambdas.support import LambdaContext

@@ -19,11 +19,11 @@ from eventplane.reasons import Reason
 from eventplane.retries import LONGEST_S, ROUTINE, SPARE, UNSETTLED, URGENT, URGENT_S, RetrySchedule
 from eventplane.sqs_binding import DATA_TYPE, RETRIES
 from eventplane.values import timestamp_ms, timestamp_of_ms
-from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_duplicates import DynamoDbFilter
 from eventplane_client.errors import BatchFailedError, LeaseTooLongError, NothingThereError, UnhandleableError
 from eventplane_client.functions import MARGIN_S, handles_events
 from eventplane_client.inbox import Inbox
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Doubt
 from eventplane_client.sqs import SqsTransport

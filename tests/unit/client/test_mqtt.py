@@ -23,7 +23,7 @@ from eventplane_client.errors import (
     UnroutedError,
 )
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
-from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_duplicates import MemoryFilter
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.mqtt_loop import CallbackThread
 from eventplane_client.notices import Notice, Refused

@@ -16,7 +16,7 @@ from eventplane_client.errors import NothingThereError
 from eventplane_client.functions import RESERVE_MS
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.packs import MOST_IN_HAND
 from eventplane_client.ports import Message, Mode
 from eventplane_client.reader import Doubt

@@ -27,7 +27,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.notices import DeadLettered, Expired, Notice, log_notice
 from eventplane_client.ports import Message, Mode, Verdict
 from eventplane_client.reader import PREFETCH, Reader

@@ -29,7 +29,7 @@ from eventplane_client.errors import (
     UnhandleableError,
 )
 from eventplane_client.inbox import Inbox
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions

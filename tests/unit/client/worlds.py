@@ -15,12 +15,12 @@ from eventplane.sqs_binding import REDRIVEN
 from eventplane.values import timestamp
 from eventplane_aws.rules import SQS_RECEIVES
 from eventplane_client import Client, Inbox
-from eventplane_client.dynamodb import PARTITION, SORT, DynamoDbFilter
+from eventplane_client.dynamodb_duplicates import PARTITION, SORT, DynamoDbFilter
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Transport
 from eventplane_client.reader import Doubt
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.dynamodb import create_table

@@ -34,8 +34,8 @@ from eventplane.topics import (
     state_answer_topic,
     state_topic,
 )
-from eventplane_mqtt.link import Backoff, Link, Sending
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
+from eventplane_mqtt.reconnection import Backoff, Link, Sending
 from tests.small_contract import small_contract, with_changes
 
 READING = "org.eventplane.reading.v1"

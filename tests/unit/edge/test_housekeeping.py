@@ -291,12 +291,15 @@ def test_the_journal_is_known_by_the_stream_it_names() -> None:
 
 
 def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
-    return logging.LogRecord("eventplane_mqtt.link", level, "f", 1, message, arguments, None)
+    return logging.LogRecord("eventplane_mqtt.reconnection", level, "f", 1, message, arguments, None)
 
 
 def test_every_line_of_a_record_has_its_priority() -> None:
     formatter = JournalFormatter("%(name)s: %(message)s")
-    assert formatter.format(record("one\ntwo", level=logging.ERROR)) == "<3>eventplane_mqtt.link: one\n<3>two"
+    assert (
+        formatter.format(record("one\ntwo", level=logging.ERROR))
+        == "<3>eventplane_mqtt.reconnection: one\n<3>two"
+    )
     assert formatter.format(record("x", level=logging.CRITICAL)).startswith("<2>")
     assert formatter.format(record("x", level=logging.INFO)).startswith("<6>")
     assert formatter.format(record("x", level=logging.DEBUG)).startswith("<7>")

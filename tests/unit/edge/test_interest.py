@@ -34,8 +34,8 @@ from eventplane.names import SEQUENCE
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import handlers_answer_topic, handlers_topic
-from eventplane_mqtt.link import Backoff, Link
 from eventplane_mqtt.mailbox import LinkName, Received
+from eventplane_mqtt.reconnection import Backoff, Link
 from tests.plane import shipped_contract
 from tests.unit.edge.builders import arrival, command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, Wires, contract, event

@@ -20,9 +20,9 @@ import pytest
 from edge.command_line import main
 from eventplane_mqtt import Connection, Login
 from eventplane_mqtt.endpoint import Proxy
-from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
 from eventplane_mqtt.proxy import MOST_ANSWER_BYTES
+from eventplane_mqtt.reconnection import Sending
 from lab.certificates import Authority, DeviceIdentity
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence, tunnel
 from tests.eventually import eventually

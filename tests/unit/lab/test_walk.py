@@ -23,10 +23,10 @@ EVIDENCE = {
     "glue_jobs/delivery_audit/judge.py",
 }
 
-MOST_FILES, MOST_LINES = 89, 18_900
+MOST_FILES, MOST_LINES = 87, 19_000
 """To the reader. They may become fewer."""
 
-MOST_FILES_AUDITED = 131
+MOST_FILES_AUDITED = 129
 
 
 @pytest.fixture(scope="module")

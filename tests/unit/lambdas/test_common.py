@@ -34,7 +34,7 @@ from lambdas.common.archive import Archiver
 from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Timeouts, client
 from lambdas.common.metrics import Count, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
-from lambdas.common.redelivery import Redelivery, handle_each
+from lambdas.common.queue_function import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Acceptance, Answer
 from lambdas.common.sqs import PlainMessage, SqsSender, batches
 from tests.fakes.faults import FailingClient, HookedClient

@@ -21,7 +21,7 @@ from eventplane_client.delivery import Delivery
 from eventplane_client.errors import NothingThereError, UnhandleableError
 from eventplane_client.functions import Handler, handles_events
 from eventplane_client.inbox import Inbox
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
 from lab.histories.function import lambda_event

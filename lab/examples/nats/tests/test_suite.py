@@ -15,7 +15,7 @@ from eventplane_client import Client, Mode
 from eventplane_client.notices import Notice
 from eventplane_client.ports import Message
 from eventplane_client.resequencer import GAP_TIMEOUT_S
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_nats.connection import NatsLink
 from eventplane_nats.streams import level, make_stream

@@ -32,7 +32,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.inbox import Inbox
 from eventplane_client.ports import Message, digest
-from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_nats.__main__ import main
 from eventplane_nats.connection import CREDENTIALS, SECRET, NatsLink
 from eventplane_nats.rights import password_variable

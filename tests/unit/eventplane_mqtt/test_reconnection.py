@@ -29,8 +29,8 @@ from eventplane_mqtt.endpoint import (
     TlsFileError,
     is_private,
 )
-from eventplane_mqtt.link import Backoff, Link
 from eventplane_mqtt.mailbox import Disconnected, LinkName
+from eventplane_mqtt.reconnection import Backoff, Link
 from lab.certificates import Authority
 from tests.unit.edge.fakes import Wires
 from tests.unit.eventplane_mqtt.probe import ENDPOINT, SECONDS, Probe, files

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from eventplane.ordering import Stream
-from eventplane_client.memory_filter import MOST_POSITIONS, WINDOW
+from eventplane_client.memory_duplicates import MOST_POSITIONS, WINDOW
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Verdict
 from eventplane_client.sqlite_file import lock, open_copies, state_errors, transaction

@@ -13,14 +13,14 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane_client import sqlite_filter
-from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client import sqlite_duplicates
+from eventplane_client.dynamodb_duplicates import DynamoDbFilter
 from eventplane_client.errors import StateError
-from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.notices import Notice, StateCreated, StateHealed, StateLost
 from eventplane_client.ports import MessageFilter, Verdict
+from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_client.sqlite_file import copy_of
-from eventplane_client.sqlite_filter import SqliteFilter
 from tests.fakes.faults import FailingClient
 from tests.unit.client.worlds import READER, create_filter_table
 
@@ -408,7 +408,7 @@ def test_healing_is_retried(path: Path, notices: list[Notice], monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(filter, "_verdict", damaged)
-        patch.setattr(sqlite_filter, "open_copies", full)
+        patch.setattr(sqlite_duplicates, "open_copies", full)
         with pytest.raises(StateError, match="no space"):
             filter.claim([digest(1)])
     assert filter.claim([digest(1)]) == [Verdict.DONE]
