@@ -79,16 +79,23 @@ def append_item(text: str, path: Path, item: str) -> str:
     for each in path:
         below = below[each]
     below.append(item)
-    quoted = json.dumps(item, ensure_ascii=False)
-    is_plain = yaml.safe_load(f"[{item}]") == [item] and not text.lstrip().startswith("{")
+    is_plain = _reads_as_itself(item) and not text.lstrip().startswith("{")
+    written = item if is_plain else json.dumps(item, ensure_ascii=False)
     new = text
     match node:
         case yaml.SequenceNode(flow_style=True):
-            new = _insert_in_flow(text, node, item if is_plain else quoted)
+            new = _insert_in_flow(text, node, written)
         case yaml.SequenceNode(value=[*_, last]):
             line = text.rfind("\n", 0, last.start_mark.index) + 1
-            new = _insert_lines(text, node, 0, text[line : last.start_mark.index] + quoted.strip('"') + "\n")
+            new = _insert_lines(text, node, 0, text[line : last.start_mark.index] + written + "\n")
     return _checked(new, expected, path, f"- {item}\n")
+
+
+def _reads_as_itself(item: str) -> bool:
+    try:
+        return bool(yaml.safe_load(f"[{item}]") == [item])
+    except yaml.YAMLError:
+        return False
 
 
 def _in_block(key: str, value: Any) -> str:

@@ -172,7 +172,10 @@ def new_project(folder: Path) -> list[Path]:
 
     It has a contract with a schema, two services and their test. Raises `ScaffoldError`.
     """
-    name = folder.resolve().name
+    try:
+        name = folder.resolve().name
+    except RuntimeError as error:  # Python 3.11's word for links that lead to each other
+        raise ScaffoldError(f"{folder}: its links lead in a circle", "name a new folder") from error
     if not NAME.fullmatch(name):
         raise ScaffoldError(f"{name!r} is not a name", NAME_REMEDY)
     files = {}

@@ -188,6 +188,12 @@ def ledger_texts(lines: Sequence[str], contracts: Mapping[str, bytes]) -> list[t
     return [*ledger_texts(lines[:half], contracts), *ledger_texts(lines[half:], {})]
 
 
+_UNREADABLE: Final = (
+    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+    *(EOFError, OSError, zlib.error),
+)
+
+
 def parse_ledger_text(text: str) -> LedgerMessage:
     """Read one message of the ledger's queue. Raises `LedgerMessageError`."""
     try:
@@ -196,7 +202,7 @@ def parse_ledger_text(text: str) -> LedgerMessage:
             raise LedgerMessageError(f"its format is {members['format']!r}, not {LEDGER_MESSAGE_FORMAT}")
         lines = _unpacked(members["lines"]).decode("utf-8").split("\n")
         contracts = {str(version): _unpacked(each) for version, each in members["contracts"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, zlib.error) as error:
+    except _UNREADABLE as error:
         raise LedgerMessageError(f"it cannot be read: {error!r}") from error
     return LedgerMessage([line for line in lines if line], contracts)
 

@@ -104,6 +104,7 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
     value = json.loads(texts["data"])
     if not isinstance(value, str):
         raise EnvelopeError(
-            Reason.DATA_NOT_TEXT, f"data of {content_type} is a JSON string; send JSON as application/json"
+            Reason.DATA_NOT_TEXT,
+            f"data of {content_type} must be a JSON string; send JSON as application/json",
         )
     return value.encode("utf-8"), content_type

@@ -36,6 +36,8 @@ def aws_client(service: str, *, poll_s: float = 0) -> Any:
         raise ClientSettingsError("AWS_REGION", "it is missing", "set it, or name a profile's") from error
     except ProfileNotFound as error:
         raise ClientSettingsError("AWS_PROFILE", str(error), "name one that exists") from error
+    except ValueError as error:
+        raise ClientSettingsError("AWS_ENDPOINT_URL or AWS_REGION", str(error), "correct it") from error
 
 
 def region() -> str | None:

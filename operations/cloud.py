@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, 
 
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.resource_names import OWNER, OtherPlaneError, resource_name
+from eventplane.sinks import url_problem
 from eventplane_aws.tables import DynamoDbTables
 from operations import system
 from operations.errors import ELSEWHERE, CloudRefusedError
@@ -102,6 +104,11 @@ def enter(environment: str) -> Cloud:
     """Return the cloud of the command line's settings. Raises what `explained` explains, and
     `OtherPlaneError` where another environment than `environment` owns its devices."""
     session = boto3.Session()
+    endpoint = os.environ.get("AWS_ENDPOINT_URL")
+    # The SDK's own complaint is a ValueError, of which a wrong port comes with the first request.
+    if endpoint and (problem := url_problem(endpoint, is_emulated=True)):
+        remedy = "write https://HOST:PORT in --endpoint-url (AWS_ENDPOINT_URL)"
+        raise CloudRefusedError("InvalidEndpoint", f"the endpoint of AWS {problem}", remedy)
     if session.get_credentials() is None:
         raise NoCredentialsError
     if session.region_name is None:

@@ -177,7 +177,7 @@ def _show(options: argparse.Namespace) -> int:
 def _put(options: argparse.Namespace) -> int:
     try:
         proposed = json.loads(options.file.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
         raise BadFileError(options.file, str(problem)) from error
     if not isinstance(proposed, dict):

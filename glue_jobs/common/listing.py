@@ -553,6 +553,6 @@ def whole_lines(content: bytes, most: int = sys.maxsize - 1) -> tuple[list[str],
 def _is_json(line: str) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

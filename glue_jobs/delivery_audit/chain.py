@@ -373,7 +373,7 @@ class Past:
             try:
                 own = digest_of(verdict_event(body).json.encode())
                 before = json.loads(body)["chain"]["before"]
-            except (ValueError, LookupError, TypeError):
+            except (EnvelopeError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError):
                 own, before = "unreadable", None
             if own != expected:
                 yield Edit(key, ALTERED, expected, own, since)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,8 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, Protocol
 
+from eventplane import strict_json
 from eventplane.archive_layout import ERASED
 from eventplane.device_record import FLEET
+from eventplane.errors import EnvelopeError
 from eventplane.values import whole_number
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
@@ -256,9 +257,10 @@ def _rows(name: str, body: bytes) -> Iterator[tuple[str, str, int | None]]:
     try:
         text = gzip.decompress(body) if body.startswith(_GZIP) else body
         for line in text.splitlines():
-            members = json.loads(line)
-            thing, state = str(members["thing"]), str(members["state"])
-            since_ms = members.get("since_ms")
+            members = strict_json.loads(strict_json.decode_text(line))
+            thing, state, since_ms = members["thing"], str(members["state"]), members.get("since_ms")
+            if not thing or not isinstance(thing, str):
+                raise FleetListError(name, f"{thing!r} is no name of a thing")
             yield thing, state, None if since_ms is None else whole_number(since_ms, LAST_MS)
-    except (ValueError, KeyError, TypeError, EOFError, OSError, zlib.error) as error:
+    except (EnvelopeError, ValueError, KeyError, TypeError, EOFError, OSError, zlib.error) as error:
         raise FleetListError(name, f"it cannot be read: {error!r}") from error

@@ -146,16 +146,16 @@ class SparkEngine:
     def read(self, listings: Mapping[str, Listing], history_of: Callable[..., Any]) -> Read:
         """Read all folders; `history_of` takes `Read.decisions`, and returns `Read.history` and `faults`."""
         size_shuffles(self.spark, sum(each.size for listing in listings.values() for each in listing.objects))
-        window, nameless = self._request.window, rows.nameless_hours()
+        window = self._request.window
         decided, ended = (self._source.read(listings[each]) for each in (LEDGER, HANDOVERS))
         ledger, facts = self._tables.observed(
             rows.ledger_rows(decided.rows, window),
-            nameless=nameless,
+            nameless=rows.nameless_hours(LEDGER),
             dead_letters=rows.dead_letters(),
             letters=rows.letters_of_readers(),
         )
         handovers, of_handovers = self._tables.observed(
-            rows.handover_rows(ended.rows, window), nameless=nameless
+            rows.handover_rows(ended.rows, window), nameless=rows.nameless_hours(HANDOVERS)
         )
         decisions = [LedgerRow(**row.asDict()) for row in rows.summary(ledger).collect()]
         history, faults = history_of(decisions)
@@ -168,7 +168,7 @@ class SparkEngine:
             rows.tap_rows(
                 tapped.rows, window, names, typed, is_listed=is_listed, is_rolled_out=is_rolled_out
             ),
-            nameless=nameless,
+            nameless=rows.nameless_hours(TAP),
         )
         # Of a million events there are some hundred combinations, unless a filter looks at an id.
         values = tap.select("routed_by").distinct().rdd.mapPartitions(partial(routed, history))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventplane.archive_layout import ERASED
@@ -158,7 +158,9 @@ def _tapped(
     )
     fault = _fault(record, row, refusal, original, has_time=has_time)
     item = ("item", client_id, refusal, accepted_at_ms) if refusal is not None else None
-    key = number(item or _key(record, row.source, row.id, message_id))
+    # With the rows of its event it would seem to be in the tap, where its number is not.
+    own = (record.file, record.line, message_id) if fault else None
+    key = number(item or own or _key(record, row.source, row.id, message_id))
     structs: list[Any] = [None] * 5
     if fault:
         structs[4] = _bad(TAP, record, fault, _text_of_row(row), row.source, row.id, None)
@@ -168,6 +170,17 @@ def _tapped(
         digest = hashlib.sha256(original.encode()).hexdigest()
         structs[3] = RefusedItem(place, digest, client_id, refusal, accepted_at_ms, record.file)
     return TappedRow((key, 0, *structs), event if row.type in REPORTS else None, due)
+
+
+def nameless(rows: Iterable[Grouped]) -> Iterator[tuple[str, str]]:
+    """Yield archive and object of each row that is about nobody knows what: it accuses no hop.
+
+    In the tap that is every row that cannot be judged: the number that its device gave it is not read.
+    """
+    for _, _, _, ledger, handover, _, bad in rows:
+        archive, row = (bad.archive, bad) if bad else (LEDGER, ledger) if ledger else (HANDOVERS, handover)
+        if row and (archive == TAP or None in (row.source, row.id)):
+            yield archive, row.file
 
 
 def _read(texts: Mapping[str, str | None]) -> tuple[dict[str, Any], str | None]:

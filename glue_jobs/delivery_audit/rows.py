@@ -224,7 +224,9 @@ def tap_rows(
         "accepted_at_ms": sf.col("accepted_at_ms"),
         "file": sf.col("file"),
     }
-    keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id)
+    # With its event a row that cannot be judged would seem to be in the tap, where its number is not.
+    is_alone = fault.isNotNull()
+    keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id, is_alone)
     # As columns, so that each is worked out once.
     made = keyed.withColumns({f"read_{name}": value for name, value in read.items()}).select(
         *KEY,
@@ -323,9 +325,11 @@ def letters_of_readers() -> Column:
     return sf.collect_set(sf.when(is_letter & is_readers, sf.struct(*LedgerRow._fields)))
 
 
-def nameless_hours() -> Column:
-    """Return the folders of hours with rows that cannot be judged and name no event."""
-    is_nameless = sf.col("bad").isNotNull() & (sf.col("bad.source").isNull() | sf.col("bad.id").isNull())
+def nameless_hours(archive: str) -> Column:
+    """Return the folders of hours with rows that are about nobody knows what, as `plain_rows.nameless`."""
+    is_nameless = sf.col("bad").isNotNull()
+    if archive != TAP:
+        is_nameless = reduce(or_, (sf.coalesce(name, f"bad.{name}").isNull() for name in ("source", "id")))
     return sf.collect_set(sf.when(is_nameless, sf.substring_index("file", "/", 3)))
 
 
@@ -494,14 +498,16 @@ def _member(line: Column, name: str) -> Column:
     return sf.get_json_object(sf.concat(sf.lit('{"text":'), found, sf.lit("}")), "$.text")
 
 
-def _with_keys(rows: DataFrame, item: Column | None, source: Column, id: Column) -> DataFrame:
+def _with_keys(
+    rows: DataFrame, item: Column | None, source: Column, id: Column, is_alone: Column | None = None
+) -> DataFrame:
     """Rows with the two halves of the key.
 
-    A row that names no event has a key of its own; an `item` has one that is not null.
+    A row that names no event, or `is_alone`, has a key of its own; an `item` has one that is not null.
     """
     line = sf.col("line")
     source, id = sf.coalesce(source, _member(line, "source")), sf.coalesce(id, _member(line, "id"))
-    nobody = source.isNull() | id.isNull()
+    nobody = source.isNull() | id.isNull() | (sf.lit(False) if is_alone is None else is_alone)
     halves = sf.xxhash64(source, id), sf.xxhash64(id, source)
     alone = sf.xxhash64("file", "line", "message_id"), sf.lit(0).cast("long")
     made = [sf.when(nobody, own).otherwise(half) for half, own in zip(halves, alone, strict=True)]

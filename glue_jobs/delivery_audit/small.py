@@ -136,7 +136,6 @@ class PlainEngine:
         )
         table += [each.grouped for each in tap]
         table += plain_rows.handover_rows(parts[HANDOVERS].rows, window, number)
-        bad = (row for row in _structs(table, "bad") if row)
         return Read(
             parts,
             decisions,
@@ -144,7 +143,7 @@ class PlainEngine:
             faults,
             received_dead_letters(decisions),
             decisions,
-            [(row.archive, row.file) for row in bad if None in (row.source, row.id)],
+            plain_rows.nameless(table),
             partial(self._screened, table),
             partial(self._devices, plain_rows.device_hours(tap, history.contracts)),
         )

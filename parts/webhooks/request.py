@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any, Final, cast
 
 from cloudevents.core.base import BaseCloudEvent
@@ -38,8 +39,9 @@ class Posted:
 def to_request(event: Envelope, mode: WebhookMode) -> Posted:
     """Return the request that carries `event`. Raises `EnvelopeError` if its content type cannot be kept."""
     data, content_type = (b"", None) if mode is WebhookMode.STRUCTURED else data_of(event)
-    if not data:
-        # Of binary mode, too: a request without a payload is not permitted (CloudEvents http-webhook, 2.1).
+    if not data or str(content_type).lower().startswith(_STRUCTURED):
+        # Of binary mode, too: a request without a payload is not permitted (CloudEvents http-webhook, 2.1); a
+        # receiver would take data of such a type for the event itself (CloudEvents HTTP binding, 3).
         message = to_structured(cast(BaseCloudEvent, event), _Exact(event.json.encode()))
         return Posted(_digest(event.key), message.headers, message.body)
     attributes = {name: attribute_text(value) for name, value in event.attributes.items()}
@@ -61,7 +63,9 @@ def to_request(event: Envelope, mode: WebhookMode) -> Posted:
     )
 
 
-_CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^";\s]+)', re.IGNORECASE)
+_STRUCTURED: Final = "application/cloudevents"
+"""How the content types of requests begin whose body has the event, or several."""
+
 _XML: Final = re.compile(r"^[^;]*[/+]xml\s*(;|$)", re.IGNORECASE)
 _XML_ENCODING: Final = re.compile(rb"""^<\?xml[^>]*?\sencoding\s*=\s*["']([^"']+)""")
 
@@ -74,8 +78,10 @@ def _in_charset(data: bytes, content_type: str) -> bytes:
 
     Raises `EnvelopeError` (`charset`).
     """
-    found = _CHARSET.search(content_type)
-    declared = found[1].encode() if found else None
+    head = Message()
+    head["content-type"] = content_type  # it reads parameters whose quoted values have a semicolon
+    charset = head.get_param("charset")
+    declared = charset.encode() if isinstance(charset, str) and charset else None
     if declared is None and _XML.match(content_type) and (xml := _XML_ENCODING.match(data)):
         declared = xml[1]
     if declared is None:

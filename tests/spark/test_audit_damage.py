@@ -67,6 +67,7 @@ TOGETHER: Final = (
     "one_event",
     "hour_gone_everywhere",
     "contract_gone",
+    "nameless_decision nameless_arrival",
 )
 """Damages of one archive: those of different events and objects are reported as if each were alone."""
 COMPARED: Final = (
@@ -77,7 +78,7 @@ COMPARED: Final = (
         (5, 19, 23),
         (6, 7),
         (8, 9, 11, 12),
-        (10, 22),
+        (10, 22, 24),
         (13, 14, 15, 16, 17),
         (18,),
         (20,),

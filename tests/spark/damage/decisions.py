@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tests.spark.damage.archive import (
@@ -212,6 +214,31 @@ def time_as_text(archive: Archive) -> Expected:
         )
 
     return _newer(archive, LEDGER, 17, change)
+
+
+@kind
+def nameless_decision(archive: Archive) -> Expected:
+    """A row of the ledger names no event: whatever it decided has another record, or none."""
+    row = _decision(archive, 19)
+    archive.edit_line(
+        LEDGER, 19, lambda each: each == row, lambda line: line.replace(f'"{row["id"]}"', "null")
+    )
+    return _nameless(rows=1)
+
+
+@kind
+def nameless_arrival(archive: Archive) -> Expected:
+    """Two rows of the tap have members that cannot be read: the numbers in their events are not lost."""
+    others = (r'"index":(\d+)', r'"index":"\1"'), ('"client_id":"[^"]*"', '"client_id":null')
+    arrived = [row for row in archive.rows(TAP, 20) if event(row)["type"] == READING]
+    for row, other in zip(arrived, others, strict=False):
+        archive.edit_line(TAP, 20, lambda each, row=row: each == row, partial(re.sub, *other))
+    return _nameless(rows=2)
+
+
+def _nameless(rows: int) -> Expected:
+    may = Fact("missing_records", ("archive",)), Fact("not_understood", ("archive",), count=None)
+    return Expected((INCOMPLETE,), (), may, quarantined=(rows,), unseen=0)
 
 
 @kind

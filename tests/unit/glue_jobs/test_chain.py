@@ -175,8 +175,17 @@ def test_a_report_that_was_altered_or_removed_is_found(number: int) -> None:
     verdicts = Verdicts().filed(3)
     verdicts.files[name] = verdicts.files[name].replace(b"open", b"proven")
     assert keys(verdicts) == {f"audit/{name}": "altered"}
-    verdicts.files[name] = b"{"
-    assert keys(verdicts) == {f"audit/{name}": "altered"}
+    filed = json.loads(verdicts.files[name])
+    for text in (
+        *(b"{", b"[" * 100_000, b"null"),
+        *(json.dumps(filed | {"watermark": {"as_of_ms": each}}).encode() for each in (None, "x", 10**30)),
+        *(
+            json.dumps(filed | {"window": {"date": each}}).encode()
+            for each in (None, "", 1.5, "\ud800", "\0")
+        ),
+    ):
+        verdicts.files[name] = text
+        assert keys(verdicts) == {f"audit/{name}": "altered"}
     del verdicts.files[name]
     assert keys(verdicts) == {f"audit/{name}": "removed"}
     key = f"audit/{name}"

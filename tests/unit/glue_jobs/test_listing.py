@@ -436,11 +436,21 @@ def test_entries_that_came_while_they_were_listed_are_not_counted_through(object
     assert listing(objects).gone == []
 
 
-@pytest.mark.parametrize("since_ms", ['"soon"', "true", "1.5", "99999999999999999999", "[]"])
-def test_a_timeless_list_is_a_fault(objects: Objects, since_ms: str) -> None:
+@pytest.mark.parametrize(
+    "row",
+    [
+        *(
+            f'{{"thing":"d","state":"provisioned","since_ms":{since_ms}}}'
+            for since_ms in ('"soon"', "true", "1.5", "99999999999999999999", "[]")
+        ),
+        *(f'{{"thing":{thing},"state":"x"}}' for thing in ("null", '""', "7", '["d"]', '"\\ud800"')),
+        *("[" * 100_000, "null", '"d"', '{"state":"x"}', '{"thing":"d","thing":"e","state":"x"}'),
+    ],
+)
+def test_a_list_of_other_rows_is_a_fault(objects: Objects, row: str) -> None:
     before, last = (f"fleet/date=2026-03-0{day}/hour=12/devices.json" for day in (1, 2))
     objects.write(before, b'{"thing":"d","state":"provisioned","since_ms":5}\n{"thing":"e","state":"x"}')
-    objects.write(last, b'{"thing":"d","state":"provisioned","since_ms":%b}' % since_ms.encode())
+    objects.write(last, row.encode())
     registry, found = read_registry(objects, Window(), None)
     assert registry == Registry(before, [("d", "provisioned", 5), ("e", "x", None)])
     assert [(each.kind, each.name) for each in found] == [("unreadable", last)]

@@ -196,7 +196,7 @@ def test_a_bad_contract_or_file_is_one_line(
     run: Run, name: str, option: str, files: dict[str, Path], tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.json"
-    for content in (None, b"{", b"[]", b"\xff"):
+    for content in (None, b"{", b"[]", b"\xff", b"[" * 100_000):
         if content is not None:
             bad.write_bytes(content)
         given, more = (files | {FILE: bad}, []) if option == FILE else (files, [option, str(bad)])
@@ -251,6 +251,13 @@ def test_a_command_for_a_second_plane_of_the_account_is_refused_and_touches_noth
     assert (status, out, is_one_line(err), used) == (failed(name), "", True, {"ssm"}), err
     assert "the plane 'prod'" in err
     assert "another account or region for 'test'" in err
+
+
+@pytest.mark.parametrize("url", ["nope", "http://", "ftp://x", "http://127.0.0.1:99999", "http://[::1"])
+def test_an_endpoint_that_is_no_url_is_one_line(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings(monkeypatch)
+    status, out, err = run("fleet", "list", "--region", "eu-central-1", "--endpoint-url", url)
+    assert (status, out, is_one_line(err), "--endpoint-url" in err) == (1, "", True, True), err
 
 
 def test_region_and_endpoint_may_come_first_or_from_the_environment(

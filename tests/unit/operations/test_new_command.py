@@ -186,6 +186,7 @@ def test_a_dry_run_writes_nothing(plane: Path, capsys: pytest.CaptureFixture[str
             "no participant is called no; name one of: device",
         ),
         (f"event-type {DONE} --sender desk --schema-id x", "is not an absolute URI"),
+        ("event-type * --sender desk", "it contains `*`; write `.*` at the end only"),
     ],
 )
 def test_a_refused_entry_changes_nothing(
@@ -264,6 +265,7 @@ def test_a_project_has_a_clean_contract(tmp_path: Path, capsys: pytest.CaptureFi
         ("..", "'Up' is not a name"),
         ("file", "file: cannot be made: File exists; name a new folder"),
         ("file/below", "file/below: cannot be made: Not a directory"),
+        ("loop", "loop: "),
     ],
 )
 def test_a_project_needs_a_name_and_a_place(
@@ -276,9 +278,11 @@ def test_a_project_needs_a_name_and_a_place(
     (tmp_path / "Up" / "at").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "Up" / "at")
     Path("file").touch()
+    Path("loop").symlink_to("loop")
     assert main(["init", name]) == 1
     assert problem in capsys.readouterr().err
-    assert sorted(tmp_path.rglob("*")) == [tmp_path / each for each in ("Up", "Up/at", "Up/at/file")]
+    there = "Up", "Up/at", "Up/at/file", "Up/at/loop"
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / each for each in there]
 
 
 @pytest.mark.parametrize(
@@ -317,9 +321,10 @@ def test_an_entry_is_added_whatever_the_layout(text: str) -> None:
     ],
 )
 def test_an_item_is_added_whatever_the_layout(text: str) -> None:
-    expected = yaml.safe_load(text)
-    expected["p"].setdefault("sends", []).append("org.example.x.v1")
-    assert yaml.safe_load(append_item(text, ("p", "sends"), "org.example.x.v1")) == expected
+    for item in ("org.example.x.v1", "*", "&", "!x", "[", "%"):  # some are no plain scalar
+        expected = yaml.safe_load(text)
+        expected["p"].setdefault("sends", []).append(item)
+        assert yaml.safe_load(append_item(text, ("p", "sends"), item)) == expected
 
 
 @pytest.mark.parametrize(
