@@ -221,6 +221,14 @@ class Dispatcher:
             Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
 
+    def refuse_packet(self, mid: int, failure: str, batch: Batch) -> None:
+        """Make dead letters of what the home's broker never takes: packet `mid`; `failure` has the sizes."""
+        refusal = Refusal(Reason.TOO_LARGE, f"{failure}; raise max_packet_size of the home's broker")
+        for inbox in self._inboxes.values():
+            for ended in inbox.refused(mid):
+                if not self._queues.end_volatile(ended.delivery, Reason.TOO_LARGE):
+                    self.give_up(ended, inbox.channel, refusal, batch)
+
     def _take_unknown(self, message: Received, batch: Batch) -> None:
         """Take what came on no topic of the contract: an unknown outbox, or one of an earlier contract."""
         if not message.payload and not message.oversize:
@@ -274,9 +282,9 @@ class Dispatcher:
         stored = self._queues.delivered([ended.delivery])
         if receipt.refused is None:
             batch.done.extend(stored)
-            return
-        channel = inbox.channel
-        self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), batch)
+        else:
+            refusal = _refusal(receipt.refused, inbox.channel.participant)
+            self.give_up(ended, inbox.channel, refusal, batch)
 
 
 def _refusal(reason: str, service: str) -> Refusal:

@@ -217,10 +217,7 @@ class Forwarder:
             self.turn(messages)
         if self._system.monotonic() < give_up:
             self._state_last()
-        while self.uplink.publisher and self._cloud.up:
-            left = give_up - self._system.monotonic()
-            if left <= 0:
-                break
+        while self.uplink.publisher and self._cloud.up and (left := give_up - self._system.monotonic()) > 0:
             self.turn(self._wait(left, 0.0))
         self._cloud.close(_CLOSE_S)
 
@@ -295,21 +292,17 @@ class Forwarder:
                 self._stopping = True
 
     def _take_connected(self, link: LinkName, batch: Batch) -> None:
-        if link is LinkName.LOCAL:
-            self._expect_session(batch)
-        if (mapper := self._components.dispatcher.mapper) is not None:
-            mapper.topics.connected(link, self.links)
-
-    def _expect_session(self, batch: Batch) -> None:
         """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""
         had_one = self._local.connects > 1 or self._given_spool.origin.kind in ("resumed", "recovered")
-        if had_one and not self._local.resumed:
+        if link is LinkName.LOCAL and had_one and not self._local.resumed:
             batch.session_lost = True
             _log.error(
                 "the home's broker had forgotten the forwarder's session: an unknown number of messages that "
                 "waited there is lost, but for those with receipts, which come again; %s",
                 LOST_SESSION_REMEDY,
             )
+        if (mapper := self._components.dispatcher.mapper) is not None:
+            mapper.topics.connected(link, self.links)
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:
         if message.generation != self.links[message.link].generation:
@@ -317,8 +310,10 @@ class Forwarder:
         if message.link is LinkName.CLOUD:
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), batch)
         elif message.failure is not None:
-            # Not delivered: it is sent again when its time is over.
+            # Not delivered: unless it can never be, it is sent again when its time is over.
             _log.warning("the home's broker refused a message for a service: %s", message.failure)
+            if "packet too large" in message.failure:
+                self._components.dispatcher.refuse_packet(message.mid, message.failure, batch)
         elif message.link is LinkName.LOCAL:  # the urgent session publishes nothing, and has ids of its own
             for inbox in self._components.inboxes.values():
                 batch.done.extend(inbox.acknowledged(message.mid))

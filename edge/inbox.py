@@ -42,9 +42,9 @@ class InboxPump:
         self._topic = local_topic(channel.participant, channel.box)
         self._queues = queues
         self._by_rank = queues.open(channel.address)
-        # What is not confirmed and when it was sent, by packet id or, with receipts, by the payload's digest,
-        # which several deliveries may share.
-        self._sent: dict[Hashable, list[tuple[PendingDelivery, float]]] = {}
+        # What is not confirmed, when it was sent and its packet id, by that or, with receipts, by the
+        # payload's digest, which several deliveries may share.
+        self._sent: dict[Hashable, list[tuple[PendingDelivery, float, int]]] = {}
 
     def rewind(self) -> None:
         """Start again from the spool, because the connection is gone."""
@@ -55,6 +55,11 @@ class InboxPump:
     def acknowledged(self, mid: int) -> list[Delivery]:
         """Return the spool's deliveries that PUBACK `mid` ends; none when a receipt is required."""
         return self._queues.delivered(each.delivery for each in self._end(mid))
+
+    def refused(self, mid: int) -> list[PendingDelivery]:
+        """Return the deliveries that the broker will never take, of which `mid` is one."""
+        found = (key for key, sent in self._sent.items() if any(each[2] == mid for each in sent))
+        return self._end(next(found, mid))
 
     def receipted(self, receipt: Receipt) -> Sequence[PendingDelivery]:
         """Return the deliveries that the service's `receipt` ends: all in flight with these bytes."""
@@ -73,11 +78,11 @@ class InboxPump:
         """Return when `tick` has something to do, None for never."""
         if not self._sent:
             return None
-        (_, sent_at), *_ = next(iter(self._sent.values()))
+        (_, sent_at, _), *_ = next(iter(self._sent.values()))
         wait_s = self._timeout.seconds
         if wait_s > self._longest_urgent_s:
             in_flight = chain.from_iterable(self._sent.values())
-            if any(pending.delivery.rank <= Priority.URGENT.rank for pending, _ in in_flight):
+            if any(pending.delivery.rank <= Priority.URGENT.rank for pending, *_ in in_flight):
                 wait_s = self._longest_urgent_s
         return sent_at + wait_s
 
@@ -94,7 +99,7 @@ class InboxPump:
                 payload = text_for_service(pending, self._queues.spool.clock).encode("utf-8")
                 mid = self._link.connection.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
-                self._sent.setdefault(key, []).append((pending, now))
+                self._sent.setdefault(key, []).append((pending, now, mid))
                 queue.take()
 
     def _start_over(self) -> None:
@@ -103,7 +108,7 @@ class InboxPump:
             queue.rewind()
 
     def _end(self, key: Hashable) -> list[PendingDelivery]:
-        ended = [pending for pending, _ in self._sent.pop(key, ())]
+        ended = [pending for pending, *_ in self._sent.pop(key, ())]
         if ended:
             self._timeout.reset()
         return ended

@@ -161,6 +161,14 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: De
     assert not device.forwarder.counts.dead_letters
 
 
+def test_what_the_home_broker_never_takes_is_counted(device: Device) -> None:
+    device.send(event("e", subject="show"))
+    (mid,) = [mid for mid, topic, _ in device.local.last.published if topic == "eventplane/display/inbox"]
+    device.turn(device.puback(mid, LOCAL, "packet too large: 99 bytes, the broker takes 98"))
+    assert device.not_stored() == {("display.inbox", "too_large"): 1}
+    assert not device.forwarder.counts.dead_letters
+
+
 def test_what_a_recovery_drops_is_counted(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.send(event("e", subject="show"))
     damage(device, monkeypatch, "tidy")

@@ -56,6 +56,36 @@ def test_a_first_connection_has_no_session_to_miss(make: MakeDevice, monkeypatch
     assert not device.not_stored()
 
 
+@pytest.mark.parametrize(
+    ("service", "named"),
+    [("display", {"subject": "show"}), ("call", {"type": ALARM})],
+    ids=["ack", "receipt"],
+)
+def test_what_the_home_broker_never_takes_is_a_letter(
+    device: Device, service: str, named: dict[str, str]
+) -> None:
+    """It was sent again without end, and all behind it with it."""
+    device.send(event("large", **named))
+    mids = [mid for mid, topic, _ in device.local.last.published if topic == f"eventplane/{service}/inbox"]
+    failure = "packet too large: 99 bytes, the broker takes 98"
+    device.turn(*(device.puback(each, LOCAL, failure) for each in mids))
+    device.turn(after=1.0)
+    device.acknowledge_all()
+    (letter,) = device.letters()
+    assert letter.data()["reason"] == "too_large"
+    assert "99 bytes, the broker takes 98; raise max_packet_size" in letter.json
+    device.turn(after=3_600.0)
+    assert (device.ids_at(service), device.spool.backlog().get(f"{service}.inbox", 0)) == (["large"], 0)
+
+
+def test_what_the_home_broker_refuses_now_is_sent_again(device: Device) -> None:
+    device.send(event("e", subject="show"))
+    (mid,) = [mid for mid, topic, _ in device.local.last.published if topic == "eventplane/display/inbox"]
+    device.turn(device.puback(mid, LOCAL, "not authorized"))
+    device.turn(after=3_600.0)
+    assert (device.ids_at("display"), device.letters()) == (["e", "e"], [])
+
+
 def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) -> None:
     sent = device.from_service(event("e"))
     device.turn(*[sent] * 5_000)
