@@ -136,26 +136,38 @@ ROLLOUT: Final = RecordKind(type=ContractRollout, key=(KEY,), derived={KEY: lamb
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A device that was sent the contract of a `rollout` as the state `number`; `before` is what it followed:
+    """A device that was sent the contract of a roll-out as the state `number`; `before` is what it followed:
     the version that the cloud had sent it, None for that of its image.
     """
 
-    rollout: str
     thing: str
     number: int
     before: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPage:
+    """Some devices of a `rollout`, page by page from 0. A page is written once."""
+
+    rollout: str
+    page: int
+    members: tuple[Member, ...]
     revision: int = field(default=NEW, compare=False)
 
 
-def member_id(rollout: str, thing: str) -> str:
-    """Return the key of a member."""
-    return f"{ROLLOUT_KEY}/{rollout}/{thing}"
+MEMBERS_A_PAGE: Final = 1_000
+"""Most devices of a page. Ours: with the longest names half of the size of an item."""
 
 
-MEMBER: Final = RecordKind(
-    type=Member, key=(KEY,), derived={KEY: lambda each: member_id(each.rollout, each.thing)}
+def page_id(rollout: str, page: int) -> str:
+    """Return the key of a page of members."""
+    return f"{ROLLOUT_KEY}/{rollout}/{page}"
+
+
+MEMBERS: Final = RecordKind(
+    type=MemberPage, key=(KEY,), derived={KEY: lambda each: page_id(each.rollout, each.page)}
 )
-"""How the contract table keeps a device's state from before the roll-out."""
+"""How the contract table keeps what devices followed before the roll-out."""
 
 
 class StageError(EventPlaneError):

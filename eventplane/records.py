@@ -312,17 +312,24 @@ class Records(Generic[R]):
         return self._kind.from_item(item) if item else None
 
     def read_many(
-        self, keys: Collection[str], on_foreign: OnForeign | None = None, *, is_consistent: bool = True
+        self,
+        keys: Collection[str],
+        on_foreign: OnForeign | None = None,
+        *,
+        is_consistent: bool = True,
+        sort: str | None = None,
     ) -> dict[str, R | None]:
-        """Return the records at keys of one attribute, None where there is none.
+        """Return the records at keys of one attribute, with `sort` for another one; None where there is none.
 
         Left out are keys that could not be looked up now, and items that are no records.
         """
         names = sorted(set(keys))
         items, left = self._tables.get_many(
-            self.name, [self._kind.key_of(each) for each in names], is_consistent=is_consistent
+            self.name,
+            [self._kind.key_of(each, *([] if sort is None else [sort])) for each in names],
+            is_consistent=is_consistent,
         )
-        (key,) = self._kind.key
+        key, *_ = self._kind.key
         unread = {each[key]["S"] for each in (*items, *left)}
         found = {each[key]["S"]: record for each, record in self._read_each(items, on_foreign)}
         return {each: found.get(each) for each in names if each in found or each not in unread}

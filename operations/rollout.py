@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
 from typing import Any, Final
 
 from contract.promises import less_promised
@@ -26,18 +27,20 @@ from contract.publish import (
 )
 from contract.rehearsal import carried
 from contract.rollout import (
-    MEMBER,
+    MEMBERS,
+    MEMBERS_A_PAGE,
     ROLLOUT,
     ROLLOUT_KEY,
     ContractRollout,
     Member,
+    MemberPage,
     RolloutPhase,
     StageEvidence,
     StageFinding,
     StageLimits,
     harm,
     lacking,
-    member_id,
+    page_id,
 )
 from eventplane.contract import Contract, Downlink, ParticipantKind, load_compiled
 from eventplane.contract.publication import ContractTable, Head, published
@@ -61,6 +64,13 @@ _MOST_BYTES: Final = 4 * 1024 * 1024
 
 MOST_FOUND: Final = 5
 """Findings that are printed of many. Ours."""
+
+REGISTRY_S: Final = 300.0
+"""How long one who watches uses what the registry said, seconds. Ours: new devices follow within minutes."""
+
+_GONE: Final = LifecycleState.DECOMMISSIONED
+_OUT: Final = (LifecycleState.QUARANTINED, _GONE)
+"""Devices in these states do not connect."""
 
 Report = Mapping[str, Any]
 
@@ -151,13 +161,16 @@ class RolloutRunner:
     compare: Callable[[Contract, Contract], list[StageFinding]] = less_promised
     _reader: tuple[tuple[str, int, frozenset[str]], EvidenceReader] | None = None
     _stored: set[str] = field(default_factory=set)
-    _stored_of: str = ""
+    _members_of: str = ""
+    _members: dict[str, Member] = field(default_factory=dict)
+    _pages: int = 0
+    _fleet: tuple[float, list[Device]] = (-inf, [])
 
     def __post_init__(self) -> None:
         plane = self.plane
         self._table = ContractTable(plane.tables, plane.deployment.table)
         self._rollouts = Records(plane.tables, plane.deployment.table, ROLLOUT)
-        self._members = Records(plane.tables, plane.deployment.table, MEMBER)
+        self._member_pages = Records(plane.tables, plane.deployment.table, MEMBERS)
         self._publisher = ContractPublisher(plane.deployment, plane.tables, plane.now)
 
     def found(self) -> ContractRollout | None:
@@ -191,6 +204,8 @@ class RolloutRunner:
             if found := limits.refused(self.compare(former, new)):
                 raise LessPromisedError(found)
             self._table.contracts.force(published(former))
+            if before:
+                self._forget(before)  # should that have been broken off
             now_ms = self._now_ms()
             rollout = ContractRollout(
                 base=self.plane.deployment.base,
@@ -247,7 +262,7 @@ class RolloutRunner:
         if head is None or rollout.version not in (head.candidate, head.version):
             raise NoCandidateError
         new = self._table.contract(rollout.version)
-        members = {each.thing: each for each in self._in_stages(rollout)}
+        members = [each.thing for each in self._in_stages(rollout) if each.state not in _OUT]
         if not members:
             after = self._next(rollout)
             return after if after.phase.is_over else self._watch(after)
@@ -295,87 +310,107 @@ class RolloutRunner:
             )
             return self._write(after)
         self._publisher.finish(rollout.version)
-        self._forget(rollout)
-        return self._write(replace(rollout, phase=RolloutPhase.DONE, why=()))
+        return self._end(rollout, RolloutPhase.DONE)
 
     # Devices
 
-    def _in_stages(self, rollout: ContractRollout) -> Iterator[Device]:
-        """Yield the devices of the stages so far that may connect."""
-        for each in self.plane.fleet():
-            is_out = each.state in (LifecycleState.QUARANTINED, LifecycleState.DECOMMISSIONED)
-            if not is_out and rollout.has(each.thing, each.groups):
-                yield each
+    def _in_stages(self, rollout: ContractRollout) -> list[Device]:
+        """Return the devices of the stages so far; the registry is read again after a while."""
+        now_s = self._now_ms() / 1_000
+        if not 0 <= now_s - self._fleet[0] < REGISTRY_S:
+            self._fleet = now_s, [*self.plane.fleet()]
+        return [each for each in self._fleet[1] if rollout.has(each.thing, each.groups)]
 
-    def _send_all(self, rollout: ContractRollout, new: Contract, members: Iterable[str]) -> list[str]:
+    def _known(self, rollout: ContractRollout) -> dict[str, Member]:
+        """Return the members by name, of this roll-out alone."""
+        if self._members_of != rollout.name:
+            self._members_of, self._members, self._pages, self._stored = rollout.name, {}, 0, set()
+        while (page := self._member_pages.read(page_id(rollout.name, self._pages))) is not None:
+            self._members |= {each.thing: each for each in page.members}
+            self._pages += 1
+        return self._members
+
+    def _send_all(self, rollout: ContractRollout, new: Contract, things: Sequence[str]) -> list[str]:
         """Send the contract to the devices that have not stored it, and return those that reject it."""
-        if self._stored_of != rollout.name:
-            self._stored, self._stored_of = set(), rollout.name
-        rejected = list[str]()
+        known, rejected = self._known(rollout), list[str]()
         data, by = _packed(new), _sender(self._table.contract(rollout.former))
-        for thing in members:
-            if thing in self._stored:
-                continue
-            item = self._desired(thing, new.name)
-            member = self._members.read(member_id(rollout.name, thing)) or self._enter(rollout, thing, item)
-            if item is None or item.message is None or item.message.version < member.number:
-                self._send(by, new.name, thing, member.number, data)
-            elif item.message.version == member.number and item.state is Delivery.REJECTED:
-                rejected.append(thing)
-            elif item.acknowledged_version is not None and item.acknowledged_version >= member.number:
-                self._stored.add(thing)
+        for items in self._desired(new.name, [each for each in things if each not in self._stored]):
+            self._enter(rollout, {thing: item for thing, item in items.items() if thing not in known})
+            for thing, item in items.items():
+                number = known[thing].number
+                if item is None or item.message is None or item.message.version < number:
+                    self._send(by, new.name, thing, number, data)
+                elif item.message.version == number and item.state is Delivery.REJECTED:
+                    rejected.append(thing)
+                elif item.acknowledged_version is not None and item.acknowledged_version >= number:
+                    self._stored.add(thing)
         return rejected
 
-    def _enter(self, rollout: ContractRollout, thing: str, item: Desired | None) -> Member:
-        """Write down what a device followed until now."""
-        before, number = None, 0
-        if item and item.message:
-            number = item.message.version + 1
-            if item.is_present:
-                former = _contract_in(parse_event(item.message.text))
-                self._table.contracts.force(published(former))
-                before = former.version
-        # A counter goes on as a counter; what begins is numbered by the time.
-        number = number if 0 < number < COUNTERS_END else max(number, self._now_ms())
-        member = Member(rollout.name, thing, number, before)
-        written = self._members.write(member)
-        if written is None:
-            raise OvertakenError
-        return written
+    def _enter(self, rollout: ContractRollout, items: Mapping[str, Desired | None]) -> None:
+        """Write down what devices followed until now, before they are sent anything."""
+        members = list[Member]()
+        for thing, item in items.items():
+            before, number = None, 0
+            if item and item.message:
+                number = item.message.version + 1
+                if item.is_present:
+                    former = _contract_in(parse_event(item.message.text))
+                    self._table.contracts.force(published(former))
+                    before = former.version
+            # A counter goes on as a counter; what begins is numbered by the time.
+            number = number if 0 < number < COUNTERS_END else max(number, self._now_ms())
+            members.append(Member(thing, number, before))
+        if members:
+            if self._member_pages.write(MemberPage(rollout.name, self._pages, tuple(members))) is None:
+                raise OvertakenError
+            self._known(rollout)
 
     def _return(self, rollout: ContractRollout, *, is_final: bool = False) -> ContractRollout:
         """Send devices what they followed before; end the roll-out when none has the contract any more."""
-        waiting, packed = 0, dict[str, str]()
+        packed = dict[str, str]()
         by, name = _sender(contract := self._table.contract(rollout.former)), contract.name
-        for device in self._in_stages(rollout):
-            thing = device.thing
-            if (member := self._members.read(member_id(rollout.name, thing))) is None:
-                continue
-            item, number = self._desired(thing, name), member.number + 1
-            if item is None or item.message is None or item.message.version < number:
-                if member.before is not None and member.before not in packed:
-                    packed[member.before] = _packed(self._table.contract(member.before))
-                self._send(by, name, thing, number, packed[member.before] if member.before else None)
-                waiting += 1
-            elif (item.acknowledged_version or 0) < number and _has(item, member):
-                waiting += 1
-        rollout = replace(rollout, looked_ms=self._now_ms(), stored=waiting)
+        known, states = self._known(rollout), {each.thing: each.state for each in self._in_stages(rollout)}
+        there = [each for each in known if states.get(each, _GONE) is not _GONE]
+        # One in quarantine gets it when it is released. One that cannot be looked up now is waited for.
+        waiting = {each for each in there if states[each] not in _OUT}
+        for items in self._desired(name, there):
+            for thing, item in items.items():
+                member, number = known[thing], known[thing].number + 1
+                if item is None or item.message is None or item.message.version < number:
+                    if member.before is not None and member.before not in packed:
+                        packed[member.before] = _packed(self._table.contract(member.before))
+                    self._send(by, name, thing, number, packed[member.before] if member.before else None)
+                elif (item.acknowledged_version or 0) >= number or not _has(item, member):
+                    waiting.discard(thing)
+        rollout = replace(rollout, looked_ms=self._now_ms(), stored=len(waiting))
         if waiting and not is_final:
             return self._write(rollout)
         if rollout.former != rollout.version:
             # Of the deployment under which it began: that one could come back.
             deployment = replace(self.plane.deployment, base=rollout.base)
             ContractPublisher(deployment, self.plane.tables, self.plane.now).go_back(rollout.version)
+        return self._end(rollout, RolloutPhase.WENT_BACK)
+
+    def _end(self, rollout: ContractRollout, phase: RolloutPhase) -> ContractRollout:
+        # The record first: who goes on without the pages would take the new contract for the former one.
+        why = () if phase is RolloutPhase.DONE else rollout.why
+        rollout = self._write(replace(rollout, phase=phase, why=why))
         self._forget(rollout)
-        return self._write(replace(rollout, phase=RolloutPhase.WENT_BACK))
+        return rollout
 
     def _forget(self, rollout: ContractRollout) -> None:
         """Delete what devices followed before: nothing goes back to it any more."""
-        for each in self._in_stages(rollout):
-            self._members.discard(member_id(rollout.name, each.thing))
+        self._known(rollout)
+        # The last first: if this is broken off, what is left is found again.
+        for page in reversed(range(self._pages)):
+            self._member_pages.discard(page_id(rollout.name, page))
+        self._members_of = ""
 
-    def _desired(self, thing: str, name: str) -> Desired | None:
-        return self.plane.desired.read(thing, sort_key(Downlink.STATE, CONTRACT_KEYS + name))
+    def _desired(self, name: str, things: Sequence[str]) -> Iterator[dict[str, Desired | None]]:
+        """Yield, page by page, what devices are to follow, without those that cannot be looked up now."""
+        for at in range(0, len(things), MEMBERS_A_PAGE):
+            some, key = things[at : at + MEMBERS_A_PAGE], sort_key(Downlink.STATE, CONTRACT_KEYS + name)
+            yield self.plane.desired.read_many(some, sort=key)
 
     def _send(self, by: str, name: str, thing: str, number: int, packed: str | None) -> None:
         """Send a device a contract, or None: the one of its image. Once more it is the same event."""
