@@ -8,7 +8,7 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -16,9 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from eventplane.archive_layout import COMPACTIONS
+from eventplane.contract.publication import HEADS, Head, read_head
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.resource_names import archive_bucket
-from eventplane.values import MAX_TIME_MS, whole_number
+from eventplane.values import MAX_TIME_MS, timestamp_ms, whole_number
 from operations import system
 from operations.command import ChoiceError, day, say
 from operations.errors import ArchiveMissingError
@@ -151,6 +152,17 @@ class Days:
         if version not in self._contracts:
             self._contracts[version] = body_of(self._archive, f"{CONTRACTS}/{version}.json")
         return self._contracts[version]
+
+    def candidates(self, at_ms: int) -> set[str]:
+        """Return the contracts that were rolled out at a moment, Unix ms; a damaged head counts for none."""
+        latest = dict[str, Head]()
+        for name in self._archive.names(f"{CONTRACTS}/{HEADS}"):
+            with suppress(ValueError, RecursionError):
+                head = read_head(body_of(self._archive, name) or b"")
+                before = latest.get(head.base, head)
+                if timestamp_ms(before.published_at) <= timestamp_ms(head.published_at) <= at_ms:
+                    latest[head.base] = head
+        return {each.candidate for each in latest.values() if each.candidate}
 
     def names(self, folder: str, hours: Hours | None = None) -> Iterator[str]:
         """The objects of `folder`; with `hours` only those that were written from the first to the last."""

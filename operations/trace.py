@@ -22,6 +22,7 @@ from eventplane.downlink.device import Acknowledgement
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.reader_receipts import is_asked, recorded_percent
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.router import Router
@@ -185,6 +186,8 @@ def _trace(
     # In the order of cause and effect, which sorting keeps where they have one time.
     found += [stations.decided(each) if "entered_by" in each else stations.handed_over(each) for each in own]
     deciding = deciding_contract(decided, days.contract, contract)
+    if event and not decided:
+        deciding = _followed_contract(event, taps[0]["accepted_at_ms"], days) or contract
     due = due_inboxes(event, deciding) if event else set()
     # Whoever knows the event can write a letter of that id: it counts for an inbox that the event came to.
     reached = due | {each.account.inbox for each in found if each.account}
@@ -255,6 +258,13 @@ def deciding_contract(
         if version != contract.version:
             contract = archived_contract(version, compiled) or contract
     return contract
+
+
+def _followed_contract(event: Envelope, accepted_ms: int, days: Days) -> Contract | None:
+    """Return the contract that a device followed as it was rolled out; None if it followed none then."""
+    version = event.attributes.get(FOLLOWED_CONTRACT)
+    is_rolled_out = version is not None and version in days.candidates(accepted_ms)
+    return archived_contract(str(version), days.contract) if is_rolled_out else None
 
 
 def due_inboxes(event: Envelope, contract: Contract) -> set[str]:

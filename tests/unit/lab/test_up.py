@@ -14,17 +14,25 @@ from typing import Any
 import pytest
 
 from contract.offers import offers
+from contract.rollout import ROLLOUT, ContractRollout, RolloutPhase, StageLimits
+from eventplane.contract.publication import CONTRACTS_TABLE, KEY, ContractTable, published
+from eventplane.records import Records
+from eventplane.resource_names import resource_name
+from eventplane_aws.tables import DynamoDbTables
 from lab.cloud import CloudEndpoint
 from lab.control_room.tally import Tally
-from lab.deploy import ROOT
+from lab.deploy import ENVIRONMENT, ROOT
 from lab.home import Home
 from lab.process import RunningError
 from lab.up.__main__ import main
 from lab.up.folder import MARK, NotUpError, PlaneFolder, Running, end_leftovers, stop
-from lab.up.plane import LocalPlane, NoParticipantError, _Readers
+from lab.up.plane import LocalPlane, NoParticipantError, RolloutWatch, _Readers
 from lab.up.run import commands_for
+from tests.dynamodb import create_table
 from tests.eventually import eventually
 from tests.fake_plane import CONTRACT
+from tests.fakes.dynamodb import FakeDynamoDb
+from tests.small_contract import with_changes
 from tests.unit.contract.small import small
 
 HOLD = """
@@ -58,6 +66,40 @@ def start() -> Iterator[Start]:
 @pytest.fixture
 def folder(tmp_path: Path) -> PlaneFolder:
     return PlaneFolder(tmp_path / "up")
+
+
+def test_a_home_follows_a_roll_out() -> None:
+    dynamodb = FakeDynamoDb()
+    name = resource_name(ENVIRONMENT, CONTRACTS_TABLE)
+    create_table(dynamodb, name, KEY)
+    tables = DynamoDbTables(dynamodb, os.urandom)
+    new = with_changes(CONTRACT, {"participants/device/description": "Another one."})
+    for each in (CONTRACT, new):
+        ContractTable(tables, name).contracts.force(published(each))
+    followed: list[str] = []
+    cloud: Any = SimpleNamespace(client=lambda _: dynamodb)
+    watch = RolloutWatch(cloud, lambda each: followed.append(each.version))
+
+    def look() -> RolloutPhase | None:
+        watch._look()
+        return watch.now and watch.now.phase
+
+    assert look() is None
+    rollout = ContractRollout(
+        base="b", version=new.version, former=CONTRACT.version, judged_by="", stages=("100 %",),
+        limits=StageLimits(), began_ms=1, stage_ms=1,
+    )  # fmt: skip
+    for phase, following, versions in (
+        (RolloutPhase.WATCHING, 0, []),
+        (RolloutPhase.WATCHING, 1, [new.version]),
+        (RolloutPhase.UNPROVEN, 1, [new.version]),
+        (RolloutPhase.GOING_BACK, 1, [new.version]),
+        (RolloutPhase.WENT_BACK, 1, [new.version, CONTRACT.version]),
+        (RolloutPhase.WATCHING, 0, [new.version, CONTRACT.version]),
+        (RolloutPhase.DONE, 0, [new.version, CONTRACT.version, new.version]),
+    ):
+        Records(tables, name, ROLLOUT).force(replace(rollout, phase=phase, following=following))
+        assert (look(), followed) == (phase, versions)
 
 
 def test_others_get_no_signal(start: Start, folder: PlaneFolder) -> None:

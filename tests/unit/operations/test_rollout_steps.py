@@ -108,6 +108,7 @@ class Fleet:
         for _ in range(40):
             self.now_ms += 40_000
             runner = RolloutRunner(self.plane)
+            found: ContractRollout | None
             try:
                 runner.start(NEW, OLD, "", stages, SHORT)
                 found = runner.step()

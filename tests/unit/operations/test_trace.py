@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eventplane.account import Account, Fate
 from eventplane.contract import Contract, Downlink
+from eventplane.contract.publication import Head, head_name, head_text
 from eventplane.dead_letter import letter_id
 from eventplane.device_reports import ACKNOWLEDGED
 from eventplane.downlink.device import Acknowledgement, AckStatus, to_data
@@ -21,13 +22,16 @@ from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.trace_context import context_of
+from eventplane.values import timestamp_of_ms
 from operations.archive import Days, FolderArchive
 from operations.command import DONE, END_UNKNOWN, FAILED
 from operations.letters import Letter, read_letter
 from operations.search import in_tap, sources_of
 from operations.trace import Trace, traces
 from tests.plane import plane_contract
+from tests.small_contract import with_changes
 from tests.unit.operations.support import (
+    ACCEPTED_MS,
     DECIDED_MS,
     HOME,
     INBOX,
@@ -335,6 +339,30 @@ def test_an_event_whose_raw_lines_may_have_left_is_not_said_to_have_never_come()
     assert account.why.startswith(
         f"not found, and it may have reached the tap: raw lines up to {DAY} have left"
     )
+
+
+def test_an_undecided_event_was_due_by_its_candidate() -> None:
+    archive = MemoryArchive()
+    new = with_changes(
+        CONTRACT, {"routes/more": {"filter": {"prefix": {"type": "org."}}, "to": "operations.inbox"}}
+    )
+    archive.write(f"tap/date={DAY}/1", tap_line(SENT.stamped(devicecontract=new.version).json))
+    archive.objects[f"contracts/{new.version}.json"] = new.canonical
+
+    def due() -> set[str]:
+        return {each.inbox for each in found(archive)[0].accounts}
+
+    # A device can name what it likes.
+    assert due() == {ANALYTICS}
+    at = timestamp_of_ms(ACCEPTED_MS - 1)
+    offered = Head(CONTRACT.version, CONTRACT.version, None, at, new.version)
+    archive.objects["contracts/heads/damaged"] = b"{"
+    for head, inboxes in (
+        (replace(offered, published_at=timestamp_of_ms(ACCEPTED_MS + 1)), {ANALYTICS}),
+        (offered, {ANALYTICS, "operations.inbox"}),
+    ):
+        archive.objects[f"contracts/{head_name(head)}"] = head_text(head)
+        assert due() == inboxes
 
 
 def test_two_senders_of_the_same_names_have_a_trace_each() -> None:
