@@ -39,7 +39,7 @@ from glue_jobs.common.attestation import AttestationKey, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
 from glue_jobs.common.listing import TOGETHER, place_of, statement_of
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.delivery_audit.errors import OtherArchiveError
+from glue_jobs.delivery_audit.errors import DamagedReportError, OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.verdict import digest_of, revision, revision_of, verdict_event
 
@@ -314,11 +314,15 @@ class Past:
     def unsent(self) -> Iterator[Envelope]:
         """Yield the verdicts of the reports that are newer than the last verdict that was sent.
 
-        Their audits were interrupted, or have not ended.
+        Their audits were interrupted, or have not ended. Raises `DamagedReportError`.
         """
         revision = revision_of(self._sent()) + 1
-        while (body := self._output.read(report_name(self._window, revision))) is not None:
-            yield verdict_event(body)
+        while (body := self._output.read(name := report_name(self._window, revision))) is not None:
+            try:
+                verdict = _known(verdict_event(body))
+            except _UNREADABLE as error:
+                raise DamagedReportError(self._window, name, verdict_name(self._window)) from error
+            yield verdict
             revision += 1
 
     def follow(self, inventory: Inventory, attested: Attested, unlisted: Iterable[Edit] = ()) -> Chain:
@@ -351,11 +355,9 @@ class Past:
     def _sent(self) -> Envelope | None:
         text = self._output.read(verdict_name(self._window)) or b""
         try:
-            verdict = parse_event(text.rstrip())
-            # All that is read of it further on: without it, it is no verdict.
-            _ = verdict.data()["chain"]["inventory"], verdict.attributes["time"]
+            verdict = _known(parse_event(text.rstrip()))
             next_number = revision(verdict, {"lost": 0})["number"]
-        except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
+        except _UNREADABLE:
             return None  # the reports say it again
         return verdict if next_number > 0 else None
 
@@ -373,12 +375,30 @@ class Past:
             try:
                 own = digest_of(verdict_event(body).json.encode())
                 before = json.loads(body)["chain"]["before"]
-            except (EnvelopeError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError):
+            except _UNREADABLE:
                 own, before = "unreadable", None
             if own != expected:
                 yield Edit(key, ALTERED, expected, own, since)
                 return
             expected = before
+
+
+_UNREADABLE: Final = (
+    EnvelopeError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""Raised for a verdict or report that was altered."""
+
+
+def _known(verdict: Envelope) -> Envelope:
+    """Return a verdict that has all that is read of it further on. Raises `_UNREADABLE`."""
+    _ = verdict.data()["chain"]["inventory"], verdict.attributes["time"], revision_of(verdict)
+    return verdict
 
 
 def attested_by(key: AttestationKey, archive: Objects, receipts: Iterable[HourReceipt]) -> Attested:

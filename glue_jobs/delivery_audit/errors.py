@@ -61,6 +61,19 @@ class FleetListError(AuditError):
     message = "{name}: {problem}; a list has a line of JSON with thing, state and since_ms for each device"
 
 
+class DamagedReportError(AuditError):
+    """The `report` on `window` is damaged, and the file `verdict` does not have its verdict either."""
+
+    window: str
+    report: str
+    verdict: str
+    message = (
+        "the audit of {window!r} has nothing to follow: in --OUTPUT {report} is damaged and {verdict} lacks "
+        "its verdict; restore an earlier version of either (operations.inbox received the verdict), or move "
+        "the report away to begin anew"
+    )
+
+
 class OtherArchiveError(AuditError):
     """The last audit of `window` judged `objects` objects, and the archive has none of them."""
 

@@ -20,6 +20,7 @@ from glue_jobs.common.listing import LINES, TOGETHER, whole_lines
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.audit import FOLDERS, AuditRequest
 from glue_jobs.delivery_audit.chain import Past
+from glue_jobs.delivery_audit.errors import DamagedReportError
 from glue_jobs.delivery_audit.rules import LATE_DAYS, date_of, is_time
 from glue_jobs.delivery_audit.verdict import revision_of, verdict_event
 
@@ -78,7 +79,7 @@ def _judged(read: Callable[[], Envelope | None]) -> _Judged | None:
         data = verdict.data()
         as_of_ms, named = data["watermark"]["as_of_ms"], data["window"].get("late_days")
         _ = data["chain"]["inventory"], revision_of(verdict)  # read of it further on
-    except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
+    except (DamagedReportError, EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
         return None
     has_searched = isinstance(named, list)
     is_verdict = isinstance(as_of_ms, int) and is_time(as_of_ms)

@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import Attested, Chain, Past
-from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
+from glue_jobs.delivery_audit.errors import DamagedReportError, OtherArchiveError, OutboxError
 from glue_jobs.delivery_audit.publication import file_report, send_verdict, send_verdicts, trend
 from glue_jobs.delivery_audit.verdict import revision, verdict_event
 from tests.unit.glue_jobs.test_chain import BEFORE, A, inventory
@@ -118,6 +118,30 @@ def test_an_audit_is_filed_once_and_no_later_one_sends_its_verdict_again(aws: No
     assert {parse_event(each["Body"]).id for each in received} == {f"{DAY}-1-{NOON_MS}"}
     send_verdicts(output, DAY, url)
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
+
+
+DAMAGES = (b"damaged", b"[]", b"\xff", b"[" * 100_000, b'{"chain": {}}')
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=range(len(DAMAGES)))
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_damaged_report_without_a_verdict_is_named(
+    output: FolderObjects, tmp_path: Path, damage: bytes, is_sent: bool
+) -> None:
+    """Each night ended with what the damage led to, and nothing said what to do."""
+    audit(output)
+    if is_sent:
+        send_verdicts(output, DAY, None)
+        output.write(f"verdicts/{DAY}.json", damage)
+    report = f"reports/{DAY}/0.json"
+    output.write(report, damage)
+    for attempt in (lambda: audit(output), lambda: send_verdicts(output, DAY, None)):
+        with pytest.raises(DamagedReportError, match=f"{report} is damaged.*restore an earlier version"):
+            attempt()
+    (tmp_path / report).unlink()
+    audit(output)
+    send_verdicts(output, DAY, None)
+    assert Past(output, DAY).last() is not None
 
 
 def test_the_last_verdict_is_the_last_one(output: FolderObjects, monkeypatch: pytest.MonkeyPatch) -> None:
