@@ -12,7 +12,7 @@ from eventplane.account import Fate, reader_of
 from eventplane.archive_layout import VERDICTS, last_report
 from eventplane.names import OWN_SERVICES
 from glue_jobs.delivery_audit.rules import LATENESS_S
-from lab.deploy import ROOT
+from lab.cloud import ROOT
 from lab.errors import LocalError, LoggedError
 from lab.process import Supervisor
 

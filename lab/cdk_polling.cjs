@@ -1,4 +1,4 @@
-// Loaded into the CDK's command line (see lab/deploy.py). It asks every 5 s whether a stack is complete, and
+// Loaded into the CDK's command line (see lab/cloud.py). It asks every 5 s whether a stack is complete, and
 // has no option for that; in the emulated cloud a stack is complete after a second.
 "use strict";
 

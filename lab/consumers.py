@@ -27,7 +27,7 @@ from eventplane_client.ports import Transport
 from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM
-from lab.deploy import ENVIRONMENT
+from lab.cloud import ENVIRONMENT
 from lab.oracle import Arrived, Key
 
 _LONG_POLL_S: Final = 1

@@ -15,7 +15,7 @@ from typing import Final
 from eventplane.resource_names import resource_name
 from lab.cloud import CloudEndpoint
 from lab.errors import LocalError, ToolMissingError
-from lab.ports import LOOPBACK, free_port
+from lab.network import LOOPBACK, free_port
 from lab.process import Supervisor, kill_by_environment
 
 EMULATOR: Final = "emulator"

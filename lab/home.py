@@ -14,11 +14,10 @@ from typing import Final
 from edge.errors import SpoolError
 from edge.spool.database import read_backlog
 from eventplane.contract import Contract
-from lab.deploy import ROOT
+from lab.cloud import ROOT
 from lab.machine import FakeClock, SmallDisk, ThisMachine
 from lab.mosquitto import Broker, start_mosquitto
-from lab.network import Network, NetworkLink
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK, Network, NetworkLink
 from lab.process import Child, Supervisor
 from lab.things import Thing
 

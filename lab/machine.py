@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from lab.deploy import ROOT
+from lab.cloud import ROOT
 from lab.errors import ToolMissingError
 
 DEVICE: Final = ROOT / "build" / "device"

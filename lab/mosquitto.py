@@ -15,10 +15,10 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.client import CallbackOnMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
-from lab.certificates import Authority
 from lab.errors import BadProfileError, ToolMissingError
-from lab.ports import LOOPBACK, free_port, is_listening
+from lab.network import LOOPBACK, free_port, is_listening
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from parts.simulate.broker import PROFILE
 
 ACCESS: Final = PROFILE.with_name("mosquitto-access.conf")

@@ -27,8 +27,7 @@ from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
 from lab.audits import fetch
 from lab.background import Background
-from lab.cloud import CloudEndpoint
-from lab.deploy import ENVIRONMENT, deploy
+from lab.cloud import ENVIRONMENT, CloudEndpoint, deploy
 from lab.errors import LocalError
 from lab.home import Home, start_home
 from lab.machine import ThisMachine
@@ -209,7 +208,7 @@ def deploy_plane(
 ) -> Plane:
     """Deploy this checkout's plane to `cloud`, or what `synthesis` makes with `contract`.
 
-    Raises what `lab.deploy.deploy` raises.
+    Raises what `lab.cloud.deploy` raises.
     """
     stacks = deploy(supervisor, cloud, synthesis)
     outputs = {name: value for stack in stacks.values() for name, value in stack.items()}

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from lab.background import BackgroundServer
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 
 _HOP_BY_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 _CHUNK: Final = 65_536

@@ -19,9 +19,9 @@ from eventplane_client.connection import client_over
 from eventplane_client.errors import NoRoomError
 from eventplane_client.mqtt import MqttTransport, RefusalHandler
 from eventplane_client.notices import log_notice
+from lab.network import LOOPBACK
 from lab.oracle import Arrived, Key, SentLog
 from lab.poison import Poison
-from lab.ports import LOOPBACK
 
 CALL_SERVICE: Final = "call-service"
 LISTENERS: Final = ("voice-service", "health-service")

@@ -33,10 +33,9 @@ from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from lab.benchmarks.cloud.plane import ALARM, SIZE, event
 from lab.benchmarks.edge.parts import EdgeSite, site, start_forwarder
-from lab.benchmarks.results import Figure, percentiles
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, percentiles
 from lab.emulator import start_emulator
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 from tests.unit.client.worlds import create_filter_table
 
 READER, SENDER = "call-service", "voice-service"

@@ -22,8 +22,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
 from lab.benchmarks.cloud.plane import deployed_plane
 from lab.benchmarks.edge.parts import site, start_forwarder
-from lab.benchmarks.results import Figure, percentiles
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, percentiles
 from lab.services import Service, answering
 from tests.integration import downlink
 from tests.integration.downlink import MESSAGE, Home

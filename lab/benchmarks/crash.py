@@ -14,8 +14,7 @@ from pathlib import Path
 
 from lab.benchmarks.power.cuts import Findings, cut_everywhere, record_run
 from lab.benchmarks.power.damage import A_SPOOL, DAMAGES, DamageFindings, damage_at_random, kind_of
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 
 _COMMITS = 250
 _RUNS = 10

@@ -20,11 +20,10 @@ from pathlib import Path
 from contract.loader import load_contract
 from eventplane.envelope import Envelope, write_event
 from eventplane_client.mqtt import MqttTransport
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
-from lab.certificates import Authority
+from lab.benchmarks.results import Benchmark, Figure, none
 from lab.mosquitto import start_mosquitto
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from lab.tools.debian_package import NAME
 from lab.tools.device_image import OUTPUT, VERSION
 from tests.device.image import copy_root, in_root

@@ -32,8 +32,7 @@ from lab.benchmarks.cost.metered import (
     polled,
     way_in,
 )
-from lab.benchmarks.results import Figure, percentiles
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, percentiles
 from lab.plane import THRESHOLD, Plane
 from tests.integration.downlink import Home, running_home
 

@@ -22,8 +22,7 @@ from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.interest.uplink import uplink_filters
 from eventplane.router import Router
 from eventplane.topics import basic_ingest_topic, urgent_rule
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 from lab.input import open_input
 
 CHARTED = [

@@ -18,8 +18,7 @@ from eventplane.contract import Contract, ParticipantKind, compile_contract
 from lab.benchmarks.edge.parts import BenchPublisher, SinkProcess, site, start_forwarder
 from lab.benchmarks.edge.sink import READING, events
 from lab.benchmarks.processes import rss_mib
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 from lab.tools.device_image import PARTS
 from parts.imports import imported, sources
 from stacks.config import environment

@@ -21,8 +21,7 @@ from eventplane.route_index import RouteIndex
 from eventplane.router import Router
 from eventplane.sending import SendingRights, stamp_sender
 from lab.benchmarks import workload
-from lab.benchmarks.results import FOLDER, RUNS, Figure, seconds, together
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import FOLDER, RUNS, Benchmark, Figure, seconds, together
 
 ROUTES = (10, 1_000, 10_000)
 AIM_ROUTES = 1_000

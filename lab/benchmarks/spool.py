@@ -17,8 +17,7 @@ from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 from lab.benchmarks.edge.sink import event
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 
 _EVENT_BYTES = 512
 _DESTINATION = "device.outbox"

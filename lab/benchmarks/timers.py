@@ -19,8 +19,7 @@ from contract.loader import load_contract
 from eventplane.envelope import parse_event
 from eventplane.names import MONITOR, QUIET
 from eventplane.presence import Line
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 from lab.histories.cloud import PLANE, CloudModel
 from lab.histories.engine import Engine
 from lab.histories.function import CHAIN_ENDED, FunctionModel

@@ -28,9 +28,8 @@ from eventplane_client.delivery import NoTelemetry, Telemetry
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from lab.benchmarks.processes import Channel, Worker
-from lab.benchmarks.results import Figure, together
+from lab.benchmarks.results import Benchmark, Figure, together
 from lab.benchmarks.router_process import deployed, run
-from lab.benchmarks.runner import Benchmark
 from lambdas.common import system
 from lambdas.common.archive import Archiver
 from lambdas.common.ledger import Ledger

@@ -16,8 +16,7 @@ from typing import Any, Final
 from contract import load_contract
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.small import audit_small
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 from lab.histories.engine import Engine
 from lab.histories.history import History
 from lab.histories.oracles.audited import ended_ms, request_of

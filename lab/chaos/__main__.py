@@ -13,7 +13,7 @@ from lab.chaos.run import run
 from lab.chaos.scenarios import SCENARIOS, Scenario
 from lab.chaos.schedule import ScheduleError
 from lab.chaos.verdict import figures, summary
-from lab.deploy import ROOT
+from lab.cloud import ROOT
 from lab.errors import LocalError
 from lab.process import run_lock
 

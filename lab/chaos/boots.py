@@ -31,14 +31,13 @@ from eventplane.topics import local_topic
 from eventplane.values import timestamp
 from eventplane_client.mqtt import MqttTransport
 from lab.benchmarks.results import Figure
-from lab.certificates import Authority
 from lab.errors import ProcessDiedError, ProcessLateError, ToolMissingError
 from lab.home import BROKER_CONNECTED, start_home
 from lab.mosquitto import plain_client, start_cloud_broker
 from lab.network import Network
 from lab.process import Supervisor
 from lab.services import utc_now
-from lab.things import Thing
+from lab.things import Authority, Thing
 from lab.waiting import wait_until_none_remain
 
 NAME: Final = "boots"

@@ -16,21 +16,19 @@ from eventplane.contract import Contract, ParticipantKind
 from eventplane.ordering import is_numbered
 from eventplane.topics import urgent_rule
 from eventplane_aws.rules import SQS_VISIBILITY
-from lab.certificates import Authority
 from lab.chaos.alarms import Observer, Watched, read_alarms
 from lab.chaos.consumer import Arrivals
 from lab.chaos.fault_proxy import FaultProxy, Outage, ProxyTarget
 from lab.chaos.faults import ChaosFault, at_once, freeze, kill
 from lab.chaos.schedule import SERVICES
 from lab.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY, arrivals_file
-from lab.cloud import CloudEndpoint
-from lab.deploy import ENVIRONMENT, ROOT, start_synthesis
+from lab.cloud import ENVIRONMENT, ROOT, CloudEndpoint, start_synthesis
 from lab.emulator import kill_functions, queued_messages, start_emulator
 from lab.mosquitto import start_cloud_broker
+from lab.network import LOOPBACK, free_port
 from lab.plane import ROUTERS, VISIBILITY_S, deploy_plane, leads_to_inbox
-from lab.ports import LOOPBACK, free_port
 from lab.process import Child, Supervisor
-from lab.things import Thing
+from lab.things import Authority, Thing
 from lab.waiting import wait_until_none_remain
 from operations import system
 

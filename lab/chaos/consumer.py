@@ -22,8 +22,8 @@ from eventplane_client.ports import Message, Mode
 from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM
+from lab.cloud import ENVIRONMENT
 from lab.consumers import identify
-from lab.deploy import ENVIRONMENT
 from lab.oracle import Arrived, Key
 
 _LINE_END: Final = b"\n"

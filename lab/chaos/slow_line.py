@@ -24,13 +24,12 @@ from eventplane.batch import unpack
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import local_topic
 from lab.benchmarks.results import Figure
-from lab.certificates import Authority
 from lab.chaos.load import KEYWORD, MOTION, SERVICES
 from lab.home import Home, start_home
 from lab.mosquitto import start_cloud_broker
-from lab.network import Impairment, Network
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK, Impairment, Network
 from lab.process import Supervisor
+from lab.things import Authority
 from lab.waiting import wait_until_none_remain
 
 NAME: Final = "slow-line"

@@ -28,7 +28,7 @@ from eventplane.contract.publication import cloud_destinations
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sqs_binding import split
 from lab.chaos.consumer import ArrivalWriter
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common import system

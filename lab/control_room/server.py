@@ -28,7 +28,7 @@ from eventplane.errors import EnvelopeError, EventPlaneError
 from lab.background import BackgroundServer
 from lab.control_room.plane import QUESTIONS, PlaneView, RoomFault
 from lab.errors import LocalError
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 
 _HERE: Final = Path(__file__).parent
 _log = logging.getLogger(__name__)

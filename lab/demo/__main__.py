@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from eventplane.errors import EventPlaneError
+from lab.cloud import ROOT
 from lab.demo.run import DemoOptions, run
-from lab.deploy import ROOT
 from lab.errors import LocalError
 from lab.input import DEFAULT_EVENTS, DEFAULT_HOMES, open_input, read_bound
 from lab.input.model import InputBoundError, InputError

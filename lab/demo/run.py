@@ -27,6 +27,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Sender
 from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
+from lab.cloud import start_synthesis
 from lab.consumers import Consumers, ReceivedEvent
 from lab.demo.faults import (
     Faults,
@@ -41,7 +42,6 @@ from lab.demo.faults import (
 from lab.demo.report import alarms, print_table, write_page
 from lab.demo.senders import send_as_carers, send_without_forwarder
 from lab.demo.summary import ALARM_CENTRE, summarise, unproven
-from lab.deploy import start_synthesis
 from lab.emulator import ACCOUNT, REGION, start_emulator
 from lab.errors import LocalError
 from lab.home import Home

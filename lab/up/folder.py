@@ -15,10 +15,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from contract import CONTRACT_FILE
-from lab.cloud import CloudEndpoint
-from lab.deploy import COMMANDS, ENVIRONMENT, ROOT, TOOLS
+from lab.cloud import COMMANDS, ENVIRONMENT, ROOT, TOOLS, CloudEndpoint
 from lab.errors import LocalError
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 from lab.process import RunningError, kill_by_environment, run_lock, wait_for_end
 
 FOLDER: Final = ROOT / "build" / "up"

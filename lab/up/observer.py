@@ -24,7 +24,7 @@ from eventplane.sqs_binding import split
 from eventplane.topics import LOCAL_PREFIX, receipt_topic
 from lab.chaos.fault_proxy import FaultProxy
 from lab.control_room.tally import MOST_OPEN, Key, Tally
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 from lab.proxy import ProxyAnswer, ProxyCall
 
 _SENDS: Final = ("AmazonSQS.SendMessageBatch", "AmazonSQS.SendMessage")

@@ -29,11 +29,10 @@ from eventplane.resource_names import resource_name, source_queue
 from eventplane_aws.tables import DynamoDbTables
 from lab.background import Background
 from lab.chaos.fault_proxy import Outage, ProxyTarget
-from lab.cloud import CloudEndpoint
+from lab.cloud import ENVIRONMENT, ROOT, TOOLS, CloudEndpoint
 from lab.consumers import InboxReaders
 from lab.control_room.plane import QUESTIONS, CommandResult, RoomFault, Stage, StageStanding, State
 from lab.control_room.tally import Counters, Tally
-from lab.deploy import ENVIRONMENT, ROOT, TOOLS
 from lab.emulator import kill_functions, queued_messages
 from lab.errors import LocalError
 from lab.home import Home

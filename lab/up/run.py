@@ -34,14 +34,13 @@ from eventplane.contract import Contract, ParticipantKind, load_compiled
 from eventplane.names import OWN_SERVICES
 from eventplane.topics import local_topic
 from eventplane_aws.tables import DynamoDbTables
+from lab.cloud import start_synthesis
 from lab.control_room.server import ControlRoom
-from lab.deploy import start_synthesis
 from lab.emulator import ACCOUNT, EMULATOR, REGION, start_emulator
 from lab.errors import LocalError
 from lab.home import Home
-from lab.network import Network
+from lab.network import LOOPBACK, Network, free_port
 from lab.plane import DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
-from lab.ports import LOOPBACK, free_port
 from lab.process import Restarter, Supervisor, run_lock
 from lab.up.folder import FOLDER, MARK, PlaneFolder, Running, end_leftovers
 from lab.up.observer import ObservingProxy
@@ -148,7 +147,7 @@ def publish(folder: PlaneFolder, console: Console, webhooks: Mapping[str, str] |
     """Put the changed contract in force in the plane that is up, with a deployment where it takes one.
 
     `webhooks` are added to those of the plane. Raises `NotUpError`, `RunningError` during another `publish`,
-    `WebhookUrlMissingError`, `NotTakenError`, what `load_contract` and `lab.deploy.deploy` raise.
+    `WebhookUrlMissingError`, `NotTakenError`, what `load_contract` and `lab.cloud.deploy` raise.
     """
     with run_lock(folder.path / "publish.lock"):
         running = folder.read()

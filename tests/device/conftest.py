@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from contract.loader import load_contract
-from lab.certificates import Authority
 from lab.process import Supervisor
+from lab.things import Authority
 from tests.device.image import AGENT_FILES, HOST, DeviceFile, EmulatedDevice, build_package, make_image
 from tests.integration.edge.conftest import RULE, THING, RecordingCloud
 from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLATE, FakeAws

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contract.scaffold import copy_contract
-from lab.deploy import ROOT
+from lab.cloud import ROOT
 from lab.up.folder import NotUpError, PlaneFolder, Running
 from tests.eventually import eventually
 from tests.listeners import only_the_loopback_interface  # noqa: F401 - a fixture for every test here

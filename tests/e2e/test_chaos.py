@@ -18,7 +18,7 @@ from lab.chaos.load import ALARMS, KEYWORD, MOTION, READINGS, SERVICES
 from lab.chaos.run import RunResult, run
 from lab.chaos.scenarios import SHORT
 from lab.chaos.verdict import figures, summary
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 from lab.process import Supervisor
 
 SEED = 9

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from lab.audit_page.page import trace_command
 from lab.audits import read_report
+from lab.cloud import ROOT
 from lab.demo.run import DemoOptions, run
 from lab.demo.summary import MAX_EVIDENCE
-from lab.deploy import ROOT
 from lab.input import open_input
 from tests.plane import shipped_contract
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.network import free_port
 from lab.plane import Plane
-from lab.ports import free_port
 from tests.e2e.conftest import Desk, asked, own_desk, state
 from tests.eventually import eventually
 from tests.plane import shipped_contract

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.deploy import ROOT
+from lab.cloud import ROOT
 from lab.up.folder import Running
 from stacks.names import url_output
 from tests.e2e.conftest import asked, own_desk, state

@@ -18,7 +18,7 @@ from eventplane.contract import ParticipantKind
 from lab.consumers import open_inbox, read_batch
 from lab.control_room.plane import RoomFault
 from lab.control_room.server import BUTTONS
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 from lab.up.folder import Running, stop
 from stacks.names import url_output
 from tests.browser import Page

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.certificates import Authority
-from lab.cloud import CloudEndpoint
-from lab.deploy import start_synthesis
+from lab.cloud import CloudEndpoint, start_synthesis
 from lab.emulator import start_emulator
 from lab.mosquitto import Broker, start_mosquitto
 from lab.plane import Plane, deploy_plane
 from lab.process import Supervisor
+from lab.things import Authority
 from tests.browser import Page
 from tests.endpoint import EndpointServer
 from tests.integration import downlink

@@ -14,9 +14,8 @@ from eventplane.envelope import Envelope
 from eventplane_client import Client, connect
 from lab.home import start_home
 from lab.mosquitto import Broker
-from lab.network import Network, NetworkLink
+from lab.network import LOOPBACK, Network, NetworkLink
 from lab.plane import Plane
-from lab.ports import LOOPBACK
 from lab.process import Child, Supervisor
 from lab.things import Thing
 from tests.eventually import eventually

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Self
 
-from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
-from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from lab.things import Thing
@@ -93,10 +93,12 @@ class TestClient:
         assert eventually(lambda: self._subscribed.is_set() or self.disconnected.is_set(), SECONDS)
         return not self._subscribed.is_set() or all(code.is_failure for code in self._granted)
 
-    def publish_all(self, topic: str, payloads: Iterable[bytes]) -> bool:
-        """Publish many at QoS 1; whether the broker acknowledged them all."""
+    def publish_all(self, topic: str, payloads: Iterable[bytes], seconds: float = SECONDS) -> bool:
+        """Publish many at QoS 1; whether the broker acknowledged them all within `seconds`."""
         sent = [self._client.publish(topic, payload, qos=1) for payload in payloads]
-        return eventually(lambda: sent[-1].is_published() and all(one.is_published() for one in sent))
+        return eventually(
+            lambda: sent[-1].is_published() and all(one.is_published() for one in sent), seconds
+        )
 
     def publish(self, topic: str, payload: bytes, seconds: float = SECONDS) -> bool:
         """Publish at QoS 1; whether the broker acknowledged it, within `seconds` and on this connection."""
@@ -120,5 +122,5 @@ class TestClient:
         self._subscribed.set()
 
     def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
-        self.messages.append((message.topic, message.payload))
+        self.messages.append((message.topic, bytes(message.payload)))
         self.arrived.set()

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from eventplane.topics import RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
-from lab.certificates import Authority
 from lab.plane import Plane
-from lab.things import Thing
+from lab.things import Authority, Thing
 from tests.integration.cloud import make_claim
 from tests.integration.mqtt import TestClient
 

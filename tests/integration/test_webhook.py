@@ -9,9 +9,8 @@ import pytest
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
-from lab.certificates import Authority
 from lab.plane import Plane, with_variables
-from lab.things import Thing
+from lab.things import Authority, Thing
 from parts.webhooks.endpoint_state import ENDPOINT, EndpointState
 from parts.webhooks.receiver import is_genuine
 from tests.endpoint import EndpointServer, answer

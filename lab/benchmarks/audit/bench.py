@@ -28,8 +28,7 @@ from lab.audits import read_report
 from lab.benchmarks.audit.accesses import watched
 from lab.benchmarks.audit.questions import STEPS, QuestionForm, check
 from lab.benchmarks.processes import Measured, measured
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 
 SIZES: Final = (20_000, 200_000, 1_000_000, 5_000_000, 20_000_000)
 SMALL: Final = 20_000

@@ -36,8 +36,7 @@ from lab.audits import read_report
 from lab.benchmarks.audit.bench import audit_command, environment
 from lab.benchmarks.audit.proof import AS_OF, table_rows
 from lab.benchmarks.processes import Measured, measured
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 
 MOST_TIMES: Final = 2.0
 """How many times the CPU time of the audit without hostile reports may be needed."""

@@ -22,8 +22,7 @@ from lab.archive_generator.generator import Scale, generate
 from lab.archive_generator.malformed import tamper
 from lab.archive_generator.truth import PLANTED, TRUTH, read_truth
 from lab.benchmarks.audit.comparison import Row, Score, compare, coverage, each_device_once, quarantined
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 
 AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
 """When the archive is looked at: long after its last record, so that nothing is pending."""

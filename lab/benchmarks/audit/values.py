@@ -35,8 +35,7 @@ from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.event import UNNUMBERED
 from glue_jobs.delivery_audit.rules import Window
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 
 TEXTS: Final = ("source", "id", "type", EPOCH, "partitionkey", SENDER_SERVICE)
 _TIMES: Final = ("recordedtime", "expirytime")

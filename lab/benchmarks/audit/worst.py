@@ -22,8 +22,7 @@ from lab.archive_generator.generator import Scale, generate
 from lab.audits import read_report
 from lab.benchmarks.audit.bench import AIM_MEMORY_MIB, audit_command, environment
 from lab.benchmarks.processes import measured
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 from lab.demo.faults import write_as_its_writer
 
 EVENTS: Final = 5_000_000

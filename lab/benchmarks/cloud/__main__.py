@@ -28,8 +28,7 @@ from lab.benchmarks.cloud.plane import (
     invocations,
 )
 from lab.benchmarks.processes import ControlGroup
-from lab.benchmarks.results import Figure, paced, percentiles
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, paced, percentiles
 from lab.plane import Plane
 
 BATCH: Final = 250

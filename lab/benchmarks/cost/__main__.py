@@ -46,8 +46,7 @@ from lab.benchmarks.cost.months import (
     storage,
     traces,
 )
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 from lab.plane import Plane
 
 INGEST: Final = ("ingest", "tap")

@@ -30,8 +30,7 @@ from lab.benchmarks.edge.parts import (
 from lab.benchmarks.edge.sink import ALARM, READING, REALISTIC, event, events
 from lab.benchmarks.edge.sink import flood as send_flood
 from lab.benchmarks.processes import ControlGroup, Worker, cpu_s, peak_rss_mib, rss_mib, written_bytes
-from lab.benchmarks.results import Figure, paced, percentiles
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, paced, percentiles
 
 LIMIT_MIB = 64
 AIM_RSS_MIB = 48.0

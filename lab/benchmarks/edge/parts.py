@@ -27,10 +27,10 @@ from lab.benchmarks.edge import wire
 from lab.benchmarks.edge.sink import REALISTIC, event, serve
 from lab.benchmarks.processes import ControlGroup, Worker, scratch
 from lab.benchmarks.results import paced
-from lab.certificates import Authority
 from lab.mosquitto import start_configured, start_mosquitto
-from lab.ports import LOOPBACK, free_port
+from lab.network import LOOPBACK, free_port
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from lab.tools import device_image
 
 TOPIC = "eventplane/health-service/outbox"

@@ -13,7 +13,7 @@ from eventplane_mqtt.endpoint import TlsFiles
 from lab.benchmarks.edge import wire
 from lab.benchmarks.processes import Channel, until_stopped
 from lab.benchmarks.results import paced
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 
 EARLIEST_NS = 10**9
 """An id beyond it is the nanosecond of sending, of the machine's monotonic clock."""

@@ -4,8 +4,7 @@ import sys
 from argparse import Namespace
 from functools import partial
 
-from lab.benchmarks.results import Figure
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure
 from lab.benchmarks.scale.model import REGION, figures, newest
 from lab.benchmarks.scale.tables import TABLES, quotas
 

@@ -15,7 +15,6 @@ from lab.histories.oracles import (
     keys,
     late,
     noticed,
-    once,
     posted,
     replayed,
     subscribed,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OracleFinding", "judged"]
 
 _ALL = (
-    *(delivered, once, in_order, kept, down, late, noticed, bounded, subscribed, posted, replayed),
+    *(delivered, in_order, kept, down, late, noticed, bounded, subscribed, posted, replayed),
     *(audited, accounted, keys),
 )
 

@@ -1,4 +1,7 @@
-"""Accepted events are delivered, dead-lettered or dropped by declaration, and the ledger says which."""
+"""Accepted events are delivered, dead-lettered or dropped by declaration, and the ledger says which.
+
+A reader handles each event once, and knows what it has acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ class _Ends:
 
 
 def judged(history: History) -> Iterator[OracleFinding]:
-    """Look at each event that a service of a home said."""
+    """Look at each event that a service of a home said, and each that a reader in the cloud handled."""
+    yield from _repeated(history)
     ends = _Ends(history)
     for about, letter in letters_about(history):
         # In an inbox with an order all that follows waits: there an event is given up sooner.
@@ -153,3 +157,11 @@ def discarded(history: History, *, at_home: bool = False) -> set[tuple[str, int]
                         (epoch, each) for first, last in tally["ranges"] for each in range(first, last + 1)
                     }
     return found
+
+
+def _repeated(history: History) -> Iterator[OracleFinding]:
+    for key, times in history.handled.done.items():
+        if len(times) > 1:
+            yield OracleFinding("handled twice", f"{key} at {times}")
+    for key in history.handled.doubted:
+        yield OracleFinding("in doubt after it was settled", f"{key}")

@@ -24,8 +24,8 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.resource_names import resource_name
 from eventplane_client import connect
 from eventplane_client.dynamodb_duplicates import TABLE
-from lab.certificates import Authority
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from parts.webhooks.request import Posted, to_request
 from parts.webhooks.signing import signature_headers
 from tests.eventually import eventually

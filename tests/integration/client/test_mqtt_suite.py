@@ -14,9 +14,9 @@ from eventplane_client.errors import RefusedError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.sqlite_duplicates import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
-from lab.certificates import Authority
 from lab.mosquitto import start_mosquitto
 from lab.process import Supervisor
+from lab.things import Authority
 from tests.eventually import eventually
 from tests.integration.edge.conftest import Home, RecordingCloud, start_home
 from tests.integration.mqtt import TestClient

@@ -23,10 +23,10 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client import Client, connect
 from eventplane_client.mqtt import MqttTransport
-from lab.certificates import Authority
 from lab.mosquitto import Broker, start_cloud_broker, start_mosquitto
-from lab.ports import free_port
+from lab.network import free_port
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from tests.endpoint import EndpointServer, tunnel
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient

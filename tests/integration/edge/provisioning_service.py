@@ -6,7 +6,7 @@ from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage
 
-from lab.certificates import Authority
+from lab.things import Authority
 from tests.integration.edge.conftest import THING, RecordingCloud
 from tests.integration.mqtt import TestClient
 

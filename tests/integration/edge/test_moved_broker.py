@@ -16,10 +16,10 @@ from eventplane_mqtt import PinnedCertificate
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.mailbox import Connected, Disconnected
 from eventplane_mqtt.profile import load_profile
-from lab.certificates import Authority
 from lab.mosquitto import Broker, find_mosquitto
-from lab.ports import free_port, is_listening
+from lab.network import free_port, is_listening
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from parts.discovery import broker as discovered
 from parts.discovery.broker import choose
 from tests.integration.edge.conftest import Home, MakeHome, RecordingCloud, event, wait_for

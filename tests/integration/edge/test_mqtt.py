@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
-from lab.certificates import Authority
 from lab.mosquitto import Broker, start_cloud_broker
-from lab.ports import free_port
+from lab.network import free_port
 from lab.process import Supervisor
+from lab.things import Authority
 from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.mqtt import TestClient
 from tests.listeners import sockets_of

@@ -13,10 +13,10 @@ from edge.settings import CloudSettings
 from eventplane.envelope import write_event
 from eventplane_client import connect
 from eventplane_mqtt import TlsFiles
-from lab.certificates import Authority
 from lab.mosquitto import Broker
-from lab.ports import free_port
+from lab.network import free_port
 from lab.process import Child, Supervisor
+from lab.things import Authority
 from parts.provisioning import NoAnswerError, OfflineError
 from parts.provisioning.conversation import MqttCloud
 from parts.provisioning.exchange import Exchange

@@ -12,7 +12,7 @@ import pytest
 
 from lab.histories.engine import Engine
 from lab.mosquitto import start_configured, start_mosquitto
-from lab.ports import LOOPBACK, free_port
+from lab.network import LOOPBACK, free_port
 from lab.process import Supervisor
 from parts.simulate.broker import BrokerModel, Limits, ModelLink
 from parts.simulate.home import home_limits

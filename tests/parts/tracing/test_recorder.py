@@ -9,7 +9,7 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.trace_context import TraceHop, context_of, span_id
-from lab.ports import free_port
+from lab.network import free_port
 from lambdas.common import system
 from lambdas.common.aws import QUICK
 from parts.tracing import export

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from eventplane.sinks import ANYWHERE, SinkReach, SinkScope
-from lab.certificates import Authority
-from lab.ports import free_port
+from lab.network import free_port
+from lab.things import Authority
 from lambdas.common.system import system_clock
 from parts.provisioning.renewal import Pairs
 from parts.webhooks.__main__ import main

@@ -25,7 +25,7 @@ from eventplane_mqtt import Login, PinnedCertificate
 from eventplane_mqtt.endpoint import Proxy
 from eventplane_mqtt.profile import limit_warnings
 from eventplane_mqtt.tls import seconds_left
-from lab.certificates import Authority
+from lab.things import Authority
 from parts.provisioning.renewal import Pairs
 from tests.unit.edge.fakes import contract
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eventplane.contract import Contract
-from lab.certificates import Authority
-from lab.ports import free_port
+from lab.network import free_port
+from lab.things import Authority
 from lab.tools.device_image import device_closure
 from parts.imports import imported, sources
 from tests.packages import imported_packages

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.certificates import Authority
+from lab.things import Authority
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from eventplane_mqtt.mailbox import (
     Message,
     Received,
 )
-from lab.certificates import Authority, DeviceIdentity
+from lab.things import Authority, DeviceIdentity
 
 SECONDS = 60.0
 """How long anything may take on a busy machine; nothing here is about speed."""

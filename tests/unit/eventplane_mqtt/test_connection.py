@@ -23,7 +23,7 @@ from eventplane_mqtt.endpoint import Proxy
 from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
 from eventplane_mqtt.proxy import MOST_ANSWER_BYTES
 from eventplane_mqtt.reconnection import Sending
-from lab.certificates import Authority, DeviceIdentity
+from lab.things import Authority, DeviceIdentity
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence, tunnel
 from tests.eventually import eventually
 from tests.unit.edge.fakes import contract

@@ -31,7 +31,7 @@ from eventplane_mqtt.endpoint import (
 )
 from eventplane_mqtt.mailbox import Disconnected, LinkName
 from eventplane_mqtt.reconnection import Backoff, Link
-from lab.certificates import Authority
+from lab.things import Authority
 from tests.unit.edge.fakes import Wires
 from tests.unit.eventplane_mqtt.probe import ENDPOINT, SECONDS, Probe, files
 

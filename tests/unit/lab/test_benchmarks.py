@@ -10,8 +10,7 @@ from glue_jobs.delivery_audit.findings import Hop, Kind
 from lab.archive_generator.truth import COLUMNS, COVERAGE, PLANTED, QUARANTINED
 from lab.benchmarks.audit.comparison import Score, compare, coverage, each_device_once, quarantined
 from lab.benchmarks.audit.proof import AuditProof
-from lab.benchmarks.results import Figure, none
-from lab.benchmarks.runner import Benchmark
+from lab.benchmarks.results import Benchmark, Figure, none
 from lab.benchmarks.scale.model import figures as fleet_figures
 from lab.benchmarks.scale.model import published as measured
 from lab.tools.figures import (

@@ -19,9 +19,8 @@ from eventplane.contract.publication import CONTRACTS_TABLE, KEY, ContractTable,
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
-from lab.cloud import CloudEndpoint
+from lab.cloud import ENVIRONMENT, ROOT, CloudEndpoint
 from lab.control_room.tally import Tally
-from lab.deploy import ENVIRONMENT, ROOT
 from lab.home import Home
 from lab.process import RunningError
 from lab.up.__main__ import main

@@ -14,7 +14,7 @@ from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.envelope import Envelope, Sender, parse_event, write_event
 from eventplane.reader_receipts import read_receipt
 from eventplane.resource_names import resource_name
-from lab.ports import free_port
+from lab.network import free_port
 from operations import send_command
 from tests.dynamodb import create_table
 from tests.plane import plane_contract

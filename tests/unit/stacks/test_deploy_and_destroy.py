@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.resource_names import OtherPlaneError
-from lab.deploy import DEPLOY, ROOT
+from lab.cloud import DEPLOY, ROOT
 from stacks.deployment import NotApprovedError
 from stacks.detach import attachments, detach
 from stacks.preflight import PROTECTED, LeftoverError, check_owner, drift, remove_leftovers

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.ports import LOOPBACK, free_port, is_listening
+from lab.network import LOOPBACK, free_port, is_listening
 from lab.process import Child, Supervisor
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from eventplane_nats import connection
 from eventplane_nats.connection import NatsLink
-from lab.ports import LOOPBACK
+from lab.network import LOOPBACK
 
 GREETING = b'INFO {"max_payload": 1048576}\r\nPONG\r\n'
 SECONDS = 5.0
