@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge.errors import DeviceSettingsError, SettingProblem
-from eventplane.fields import Texts, as_text, choice, declared, flag, number, shown, text, whole, word
+from eventplane.fields import Texts, as_text, choice, declared, flag, number, shown, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from eventplane.values import nearest
@@ -62,7 +62,7 @@ class LocalSettings:
     profile: Path | None = path(None, "a path; Mosquitto's profile")
     """Mosquitto's configuration file, which gives address and port, also after a change; host and port then
     count only until the file can be read."""
-    client_id: str = text("eventplane-forwarder")
+    client_id: str = word(r"[^\x00-\x1f\x7f]{1,128}", "a client id", "eventplane-forwarder")
     """MQTT client id."""
     # Only MQTT 5 says for which device a message waited (ADR 58).
     protocol: Literal["3.1.1", "5"] = choice("5", ("3.1.1", "5"))
@@ -124,7 +124,7 @@ class CloudSettings:
     """MQTT version."""
     # The rule of urgent events is named after `rule`.
     topic: str = word(
-        r"([^#+{}\x00]|\{thing\}|\{rule\}){1,256}",
+        r"([^#+{}\x00-\x1f\x7f]|\{thing\}|\{rule\}){1,256}",
         "a topic, in which {thing} and {rule} are replaced",
         basic_ingest_topic("{rule}", "{thing}"),
     )
@@ -133,7 +133,7 @@ class CloudSettings:
     rule: str | None = word(r"[A-Za-z0-9_]{1,121}", "a topic rule's name; needed for {rule}", None)
     """Topic rule that reads the events; urgent events go to `<rule>_urgent`."""
     inbox_topic: str = word(
-        r"([^#+{}\x00]|\{thing\}){1,256}",
+        r"([^#+{}\x00-\x1f\x7f]|\{thing\}){1,256}",
         "a topic, in which {thing} is replaced, or none",
         device_topic("{thing}", "inbox"),
     )
@@ -362,13 +362,13 @@ class SettingsReader:
 
     def _parse(self, file: Path) -> dict[str, Any]:
         try:
-            return tomllib.loads(file.read_text("utf-8"))
+            return tomllib.loads(file.read_text("utf-8-sig"))
         except OSError as error:
             problem = SettingProblem(
                 "--settings", f"{file}: {error.strerror}", "name a file that can be read"
             )
             raise DeviceSettingsError([problem]) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problem = SettingProblem("--settings", f"{file}: not TOML: {error}", "correct it at that place")
             raise DeviceSettingsError([problem]) from error
 
@@ -376,7 +376,7 @@ class SettingsReader:
         raw = self._document.get(name, {})
         if isinstance(raw, dict):
             return raw
-        self._note(name, f"{raw!r} is not a table", f"write it as [{name}]")
+        self._note(name, f"{shown(raw)} is not a table", f"write it as [{name}]")
         return {}
 
     def _checked(self, each: Field[Any], given: Any, prefix: str) -> dict[str, Any]:

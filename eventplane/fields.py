@@ -11,7 +11,10 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+_MOST_SHOWN: Final = 200
+"""Characters of a refused value in its error."""
 
 
 class Range(NamedTuple):
@@ -73,9 +76,10 @@ def flag(default: Any) -> Any:
     words = {"true": True, "false": False}
 
     def read(raw: Any) -> bool:
-        if raw is not True and raw is not False and raw not in words:
+        found = raw if isinstance(raw, bool) else words.get(as_text(raw))
+        if found is None:
             raise ValueError
-        return words.get(raw, raw is True)
+        return found
 
     return declared(default, Texts("true or false", read))
 
@@ -108,6 +112,11 @@ def as_text(raw: Any) -> str:
 
 
 def shown(given: Any) -> str:
-    """Return `given` for an error: what may be a key, or a URL with a password, is not repeated."""
-    is_secret = isinstance(given, str) and re.search("[\n@]", given)
-    return "what has several lines or an @" if is_secret else repr(given)
+    """Return `given` for an error, cut: what may be a key, or a URL with a password, is not repeated."""
+    if isinstance(given, str) and re.search("[\n@]", given):
+        return "what has several lines or an @"
+    try:
+        text = repr(given)
+    except (ValueError, RecursionError):  # more digits than Python writes, or nested too deep
+        return "what is too large to show"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -32,12 +32,9 @@ MAX_PASSWORD_BYTES: Final = 1024
 """A longer password file is the wrong file."""
 
 _LOOPBACK: Final = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
-_NAME: Final = re.compile(r"(?=.{1,253}\Z)[^\s/:@?#\[\].]{1,63}(\.[^\s/:@?#\[\].]{1,63})*\.?")
+_LABEL = r"[^\s\x00-\x1f\x7f/:@?#\[\].]{1,63}"
+_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?")
 _VERSION_6: Final = re.compile(r"([0-9A-Fa-f:.]+)(%[\w.-]+)?")
-FIRST_CERTIFICATE: Final = re.compile(
-    r"(?ms)^-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[ \r]*\n(?P<body>.*?)^-----END \1-----"
-)
-"""A certificate in a PEM file as OpenSSL finds it: on lines of its own, among comments in any encoding."""
 
 
 class MqttError(EventPlaneError):
@@ -142,13 +139,14 @@ class PinnedCertificate(NamedTuple):
         """Return a context that accepts this certificate only; as in `TlsFiles`. Raises `TlsFileError`."""
         import ssl
 
+        from eventplane_mqtt.tls import first_certificate
+
         context = _client_context(alpn)
         context.check_hostname = False
         # The first certificate of the file is the server's, whoever signed it; the others are its signers'.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         with _naming(self.file, "name the broker's certificate, a PEM file that this program may read"):
-            found = FIRST_CERTIFICATE.search(self.file.read_text("latin-1"))
-            context.load_verify_locations(cadata=found[0] if found else "")
+            context.load_verify_locations(cadata=first_certificate(self.file.read_text("latin-1")))
         return context
 
 

@@ -6,6 +6,7 @@ The standard library reads the validity of a connection's peer only.
 from __future__ import annotations
 
 import binascii
+import re
 import ssl
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,7 +14,6 @@ from pathlib import Path
 from select import POLLIN, POLLOUT
 from typing import Final, NamedTuple
 
-from eventplane_mqtt.endpoint import FIRST_CERTIFICATE
 from eventplane_mqtt.transport import CHUNK_BYTES, Transport
 
 _CLOCK = "see that the device's clock is right"
@@ -95,6 +95,14 @@ def explain(error: OSError) -> str:
     return f"{error}; {remedy}" if remedy else str(error)
 
 
+_FIRST_CERTIFICATE: Final = re.compile(
+    "(?ms)(?:^|\\A\xef\xbb\xbf)-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[\\0- ]*\n"
+    "(?P<body>.*?)^-----END \\1-----"
+)
+"""A certificate in a PEM file as OpenSSL finds it: on lines of its own, among comments in any encoding.
+
+A line's last blanks and control characters do not count, nor does a byte order mark before the first line."""
+
 _SEQUENCE, _VERSION = 0x30, 0xA0
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _LONG, _MOST_LENGTH_BYTES = 0x80, 4
@@ -122,12 +130,21 @@ class _Value(NamedTuple):
     rest: bytes
 
 
-def read_validity(pem: str) -> Validity:
-    """Return the validity of the first certificate in a PEM text. Raises `ValueError` if there is none."""
-    found = FIRST_CERTIFICATE.search(pem)
+def first_certificate(pem: str) -> bytes:
+    """Return the first certificate in a PEM text as DER, without OpenSSL's own notes on its trust.
+
+    Raises `ValueError` if there is none.
+    """
+    found = _FIRST_CERTIFICATE.search(pem)
     if found is None:
         raise ValueError("there is no PEM certificate in it")
     der = binascii.a2b_base64(found["body"])
+    return der[: len(der) - len(_read(der).rest)]
+
+
+def read_validity(pem: str) -> Validity:
+    """Return the validity of the first certificate in a PEM text. Raises `ValueError` if there is none."""
+    der = first_certificate(pem)
     # Certificate > tbsCertificate > [version], serialNumber, signature, issuer, validity (RFC 5280, 4.1)
     inside = _inside(_inside(der))
     version = _read(inside)

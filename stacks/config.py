@@ -40,7 +40,7 @@ def read(text: str) -> dict[str, Environment]:
             name: value_of(Environment, _merged({**base, "name": name}, own), name, is_strict=True)
             for name, own in document.items()
         }
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise EnvironmentSettingError("the file", f"is not TOML: {error}") from error
     except WrongValueError as error:
         raise EnvironmentSettingError(error.setting, error.problem) from error

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from edge.command_line import main
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from edge.system import SYSTEM
 from eventplane_mqtt import Login, PinnedCertificate
-from eventplane_mqtt.endpoint import Proxy
+from eventplane_mqtt.endpoint import Proxy, TlsFileError
 from eventplane_mqtt.profile import limit_warnings
 from eventplane_mqtt.tls import seconds_left
 from lab.things import Authority
@@ -169,6 +170,7 @@ def test_all_are_reported(cloud: CloudSettings, tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     "before",
     [
+        b"\xef\xbb\xbf",
         "# Gerät 12, Küche\n".encode(),
         "# Gerät 12\n".encode("latin-1"),
         b"\xff\xfe\x00 any bytes\r\n",
@@ -176,7 +178,7 @@ def test_all_are_reported(cloud: CloudSettings, tmp_path: Path, capsys: pytest.C
         b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
     ],
 )
-@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\t\n", b" \0\x0c \r\n"])
 def test_a_pem_file_is_read_as_openssl_reads_it(cloud: CloudSettings, before: bytes, line_end: bytes) -> None:
     text = cloud.certificate.read_bytes()
     cloud.certificate.write_bytes((before + text + text).replace(b"\n", line_end))
@@ -185,6 +187,27 @@ def test_a_pem_file_is_read_as_openssl_reads_it(cloud: CloudSettings, before: by
     assert expires_soon(cloud, NOW) is None
     PinnedCertificate(cloud.certificate).context()
     assert Pairs(cloud.certificate).current()
+
+
+def test_openssls_notes_on_trust_are_left_out(cloud: CloudSettings, tmp_path: Path) -> None:
+    noted = tmp_path / "noted.pem"
+    subprocess.run(
+        ["openssl", "x509", "-in", cloud.certificate, "-trustout", "-setalias", "home", "-out", noted],
+        check=True,
+    )
+    assert len(PinnedCertificate(noted).context().get_ca_certs()) <= 1
+    assert seconds_left(noted, SYSTEM.now()) == pytest.approx(
+        seconds_left(cloud.certificate, SYSTEM.now()), abs=9
+    )
+
+
+def test_a_damaged_pin_is_named(cloud: CloudSettings) -> None:
+    text = cloud.certificate.read_bytes()
+    middle = len(text) // 2
+    for damage in (b"\xc3\xa9", b"\0" * 40, b"-----", b"\n" * 3, b"\x85"):
+        cloud.certificate.write_bytes(text[:middle] + damage + text[middle + 40 :])
+        with pytest.raises(TlsFileError):
+            PinnedCertificate(cloud.certificate).context()
 
 
 @pytest.mark.parametrize(

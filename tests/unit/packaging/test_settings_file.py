@@ -141,8 +141,11 @@ def test_an_environment_lacks_nothing() -> None:
         read("[dev]")
     with pytest.raises(EnvironmentSettingError, match=r"base\.name is the name of the table base"):
         read("[base]\nname = 'dev'\n[dev]")
-    with pytest.raises(EnvironmentSettingError, match="the file is not TOML"):
-        read("[dev")
+    for text in ("[dev", "x = " + "[" * 5_000, "x = " + "9" * 5_000):
+        with pytest.raises(EnvironmentSettingError, match="the file is not TOML"):
+            read(text)
+    with pytest.raises(EnvironmentSettingError, match="dev is what is too large"):
+        read("dev = 0x" + "f" * 5_000)
 
 
 def test_the_settings_of_a_client_have_a_schema() -> None:
