@@ -117,8 +117,8 @@ class DeliveryCursor(DeliveryQueue):
     """Reads the pending deliveries of one `destination` and `rank` from the spool, in order, a little ahead.
 
     After `rewind` it starts again from the oldest delivery that the spool still holds, so nothing has to be
-    remembered about what was sent. It skips deliveries for which `is_over` returns True; that function ends
-    them. While it `has_read_all`, what is stored next may be appended instead of read.
+    remembered about what was sent. Of what it has read `end_expired` returns those that remain. While it
+    `has_read_all`, what is stored next may be appended instead of read.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class DeliveryCursor(DeliveryQueue):
         spool: Spool,
         destination: str,
         rank: int,
-        is_over: Callable[[PendingDelivery], bool] = lambda _: False,
+        end_expired: Callable[[Iterable[PendingDelivery]], list[PendingDelivery]] = list,
     ) -> None:
         super().__init__()
         self._spool = spool
         self._destination = destination
         self._rank = rank
-        self._is_over = is_over
+        self._end_expired = end_expired
         self.rewind()
 
     @property
@@ -141,7 +141,7 @@ class DeliveryCursor(DeliveryQueue):
 
     def fill(self, count: int) -> int:
         if self._expires_ms is not None and self._expires_ms <= self._spool.clock():
-            self._keep_ahead(lambda pending: not self._is_over(pending))
+            self._keep_ahead(self._end_expired(self._ahead))
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
             # Each read is bounded by text; calls that repeat it must not add up to a window of large events.
@@ -152,7 +152,7 @@ class DeliveryCursor(DeliveryQueue):
         return len(self._ahead)
 
     def rewind(self) -> None:
-        self._keep_ahead(lambda _: False)
+        self._keep_ahead([])
         self._read_up_to = BEFORE_EVERYTHING
         self.has_read_all = not self.more
 
@@ -173,10 +173,9 @@ class DeliveryCursor(DeliveryQueue):
 
     def drop(self, deliveries: Set[Delivery]) -> None:
         """Forget `deliveries`, which end without being sent."""
-        self._keep_ahead(lambda pending: pending.delivery not in deliveries)
+        self._keep_ahead([pending for pending in self._ahead if pending.delivery not in deliveries])
 
-    def _keep_ahead(self, wanted: Callable[[PendingDelivery], bool]) -> None:
-        kept = list(filter(wanted, self._ahead))
+    def _keep_ahead(self, kept: list[PendingDelivery]) -> None:
         self._ahead.clear()
         self._characters = 0
         self._expires_ms: int | None = None  # of the first one ahead that expires, or earlier
@@ -191,9 +190,8 @@ class DeliveryCursor(DeliveryQueue):
 
     def _read(self, count: int) -> None:
         found = self._spool.read(self._destination, self._rank, self._read_up_to, count)
-        for each in found:
-            if not self._is_over(each):
-                self._add(each)
+        for each in self._end_expired(found):
+            self._add(each)
         cut_short = len(found) == count or sum(len(each.json) for each in found) >= READ_CHARACTERS
         # Otherwise this was all, even if the newest deliveries are done and gone.
         newest = self._spool.newest(self._destination, self._rank)
@@ -302,7 +300,7 @@ class DeliveryQueues:
     def open(self, destination: str) -> dict[int, DeliveryQueue]:
         """Return new queues of `destination` by rank, the most urgent first, best effort last."""
         for each in Priority:
-            cursor = DeliveryCursor(self.spool, destination, each.rank, self.is_over)
+            cursor = DeliveryCursor(self.spool, destination, each.rank, self.end_expired)
             self._cursors[destination, each.rank] = cursor
         for rank in (UNSTORED_RANK, BEST_EFFORT_RANK):
             self._volatile[destination, rank] = VolatileQueue(destination, rank, self._ended)
@@ -389,14 +387,13 @@ class DeliveryQueues:
         found = self.spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
         return found[0] if found and found[0].delivery == delivery else None
 
-    def is_over(self, pending: PendingDelivery) -> bool:
-        """Return whether `pending` must not be sent; if it has expired, end it with the next commit."""
-        if pending.delivery in self.discards:
-            return True
-        if pending.expires_ms is None or self.spool.clock() < pending.expires_ms:
-            return False
-        self.discard(pending.delivery, Outcome.EXPIRED, why_expired(pending))
-        return True
+    def end_expired(self, found: Iterable[PendingDelivery]) -> list[PendingDelivery]:
+        """End with the next commit what of `found` has expired; return what is still to be sent."""
+        now_ms, waiting = self.spool.clock(), [each for each in found if each.delivery not in self.discards]
+        over = [each for each in waiting if each.expires_ms is not None and each.expires_ms <= now_ms]
+        for each in over:
+            self.discard(each.delivery, Outcome.EXPIRED, why_expired(each))
+        return [each for each in waiting if each.delivery not in self.discards] if over else waiting
 
     def discard(self, delivery: Delivery, outcome: Outcome, reason: str) -> None:
         """End `delivery` with the next commit."""
@@ -425,9 +422,8 @@ class DeliveryQueues:
                 break
         if not freed.covers(needed):
             return Size(0, 0)
-        for pending in dropped:
-            if not self.is_over(pending):
-                self.discard(pending.delivery, Outcome.DROPPED, SPOOL_FULL)
+        for pending in self.end_expired(dropped):
+            self.discard(pending.delivery, Outcome.DROPPED, SPOOL_FULL)
         self.withdraw(pending.delivery for pending in dropped)
         return freed
 
@@ -528,7 +524,7 @@ class UplinkQueue:
         """Return the next group to send once more, without what has expired; it is in flight then."""
         while self._again:
             found = map(self._queues.find, self._again.popleft())
-            if pending := [each for each in found if each is not None and not self._queues.is_over(each)]:
+            if pending := self._queues.end_expired(filter(None, found)):
                 return pending
         return []
 

@@ -250,7 +250,7 @@ class Batcher:
         self._decider = decider
         self._uplink = uplink
         self._letters = Counter[str]()
-        self._letters_since_ms = 0
+        self._letters_until_ms = 0
 
     def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
@@ -283,15 +283,16 @@ class Batcher:
             answers.append(Receipt(digest(submission.payload), refused))
 
     def committed(self, plan: Plan) -> None:
-        """Count the dead letters of `plan`."""
+        """Count the dead letters of `plan`; the first after an interval begins the next one."""
+        if plan.letters and plan.start.uptime_ms >= self._letters_until_ms:
+            self._letters.clear()
+            self._letters_until_ms = plan.start.uptime_ms + LETTERS_EVERY_MS
         self._letters.update(plan.letters)
 
     def _is_flooded(self, outbox: str, plan: Plan) -> bool:
         """Return whether `outbox` has used up the dead letters of the present interval."""
-        if plan.start.uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
-            self._letters.clear()
-            self._letters_since_ms = plan.start.uptime_ms
-        return self._letters[outbox] + plan.letters[outbox] >= MOST_LETTERS
+        is_past = plan.start.uptime_ms >= self._letters_until_ms
+        return plan.letters[outbox] + (0 if is_past else self._letters[outbox]) >= MOST_LETTERS
 
     def _end(self, submission: Submission, refused: str | None, plan: Plan) -> None:
         if submission.ends is None or submission.refusal is None:

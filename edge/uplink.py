@@ -262,9 +262,11 @@ class Uplink:
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(count, now) or not self.publisher.may_go(self._usual_size, now, urgent=False):
+            if not self._wake_when_due(count, now) or not self.publisher.may_go(
+                self._usual_size, now, urgent=False
+            ):
                 return
-            if not self._poison.size and not self._knows_round_trip(now):
+            if not self._poison.size and not self._measure_round_trip(now):
                 return
             sent = self._send(self._queue.ordinary(most), now, urgent=False)
             if not sent:
@@ -300,7 +302,7 @@ class Uplink:
         """
         return self.publisher.has_room(1 if self._poison.size else self._ordinary_window, urgent=False)
 
-    def _knows_round_trip(self, now: float) -> bool:
+    def _measure_round_trip(self, now: float) -> bool:
         """Measure the round trip if it is time to, and return whether ordinary events may go meanwhile."""
         window = self.publisher.window
         # Urgent events do not wait for it, so they may always be in flight.
@@ -308,8 +310,8 @@ class Uplink:
             self.publisher.measure(now)
         return not window.is_stale(now)
 
-    def _is_due(self, count: int, now: float) -> bool:
-        """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
+    def _wake_when_due(self, count: int, now: float) -> bool:
+        """Return True if a batch of `count` ordinary events has to go; else wake the loop when it has to."""
         if count >= self._full or self._queue.more or self._poison.size or self._is_flushing:
             return True
         if self.publisher.bytes_in_flight(urgent=False) or self._waiting_since is None:
