@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from eventplane.attributes import in_short
 from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
+from eventplane.values import whole_text
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
@@ -66,7 +67,7 @@ def dead_letter(
     named = sender or (event.sender if event else Sender())
     data: dict[str, Any] = {
         "reason": refusal.reason,
-        "detail": refusal.detail[:MAX_DETAIL_CHARACTERS],
+        "detail": whole_text(refusal.detail[:MAX_DETAIL_CHARACTERS]),
         "channel": channel,
         "sender": {"device": named.device, "service": named.service} if named != Sender() else None,
         "route": route,

@@ -259,6 +259,17 @@ class LeaseTooLongError(ClientError):
         return self.visibility_s * self.receives
 
 
+class UnfinishedHandlerError(ClientError):
+    """A handler of `participant` returned `kind`, which is work that it has not done, and not its result."""
+
+    participant: str
+    kind: str
+    message = (
+        "{participant}: the handler returned a {kind}, whose work is not done, so the event comes again; "
+        "return when it is done, as by asyncio.run"
+    )
+
+
 class AlreadySettledError(ClientError):
     """An event, `id` of `source`, was acknowledged or given back a second time."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
 from eventplane.envelope import Envelope
 from eventplane_client.delivery import Delivery
@@ -16,11 +17,15 @@ from eventplane_client.errors import (
     ClosedError,
     NothingThereError,
     NotRegisteredError,
+    UnfinishedHandlerError,
 )
 from eventplane_client.ports import MessageFilter, Transport
 from eventplane_client.reader import LONG_POLL_S, Reader, ReaderOptions
 from eventplane_client.settings import check_arguments
 from eventplane_client.system import SYSTEM
+
+_UNFINISHED: Final = (Awaitable, Future, Generator, AsyncGenerator)
+"""What a handler returns that has not done its work: of most of them nothing has run."""
 
 
 class Received:
@@ -150,6 +155,8 @@ class Inbox:
         An `UnhandleableError` makes a dead letter of it at once.
 
         What it returns is the answer to whoever waits for a reply; one that failed for good is told as well.
+        Raises `UnfinishedHandlerError` where that is a coroutine, a generator or a future: the event comes
+        again.
         Ends when the inbox is closed, after `stop`, or when nothing came for `idle_s` seconds.
         """
         while not (self._closed or self._stopping):
@@ -174,6 +181,10 @@ class Inbox:
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
             received.nack(error)
         else:
+            if isinstance(answer, _UNFINISHED):
+                if isinstance(answer, Coroutine | Generator):
+                    answer.close()
+                raise UnfinishedHandlerError(self.participant, type(answer).__name__)
             received.ack(answer)
 
     def stop(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple
 from traceback import extract_tb
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
@@ -191,7 +193,8 @@ class Reader:
             is_last = isinstance(error, UnhandleableError) or is_over
             self._report(failed, error, None if is_last else wait_s, schedule.give_up_after_s - age_s)
             is_letter = failed.event.type == DEAD_LETTER_TYPE
-            if is_last and not is_letter and self._bury(message, failed, _refusal(error), _place(error)):
+            refusal = Refusal(*astuple(_failure(error)))
+            if is_last and not is_letter and self._bury(message, failed, refusal, _place(error)):
                 return
         else:
             wait_s = self._pause_s(failed)
@@ -256,9 +259,9 @@ class Reader:
         sender, source, id = failed.event.key
         then = "it is given up" if wait_s is None else f"again in {wait_s:.0f} s, given up in {left_s:.0f} s"
         text = "%s: attempt %d at event %s of %s, sent by %s, failed: %s; %s"
-        trace = error if isinstance(error, BaseException) else None
+        said, trace = Failure.of(error).text, error if isinstance(error, BaseException) else None
         level = logging.WARNING if is_reported(attempt, is_last=wait_s is None) else logging.DEBUG
-        _log.log(level, text, self._participant, attempt, id, source, sender, error, then, exc_info=trace)
+        _log.log(level, text, self._participant, attempt, id, source, sender, said, then, exc_info=trace)
 
     def _receive(self, wait_s: float) -> None:
         self._taken = 0
@@ -665,10 +668,7 @@ class Reader:
         return True
 
 
-def _refusal(error: BaseException | str) -> Refusal:
-    if isinstance(error, UnhandleableError):
-        return Refusal(error.reason, error.detail)
-    return Refusal(error if isinstance(error, str) else type(error).__name__, str(error))
+_WORD: Final = re.compile(r"[\w.-]{1,64}")
 
 
 def _place(error: BaseException | str) -> str:
@@ -678,9 +678,12 @@ def _place(error: BaseException | str) -> str:
 
 
 def _failure(error: BaseException | str) -> Failure:
+    """Return the failure; its kind is a word, as the reason of a dead letter is (`edge.dispatch` as well)."""
     if isinstance(error, UnhandleableError):
-        return Failure(error.reason, error.detail)
-    return Failure(error, error) if isinstance(error, str) else Failure.of(error)
+        found = Failure(str(error.reason), str(error.detail))
+    else:
+        found = Failure.of(error)
+    return found if _WORD.fullmatch(found.kind) else Failure(Reason.REFUSED, f"{found.kind!r}: {found.text}")
 
 
 def _check_open(deliveries: Sequence[Delivery]) -> None:

@@ -22,6 +22,7 @@ from eventplane.names import (
     REPLY_TYPE,
 )
 from eventplane.reasons import Reason
+from eventplane.values import whole_text
 
 SOURCE: Final = "/eventplane/conversation/"
 """Prefix of the `source` of replies; the participant's name follows."""
@@ -58,9 +59,15 @@ class Failure:
     text: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """Describe `error`."""
-        return cls(type(error).__name__, str(error))
+    def of(cls, error: BaseException | str) -> Failure:
+        """Describe `error`, whatever its class makes of its text."""
+        if isinstance(error, str):
+            return cls(error, error)
+        try:
+            text = str(error)
+        except Exception as other:  # noqa: BLE001 (it is another program's code)
+            text = f"its text cannot be made: {type(other).__name__}"
+        return cls(type(error).__name__, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +178,8 @@ def _data(reply: Reply) -> dict[str, Any]:
         **asdict(reply.replier),
         "status": reply.status,
         "answer": reply.answer,
-        "failure": failure and {name: text[:MAX_DETAIL_CHARACTERS] for name, text in asdict(failure).items()},
+        "failure": failure
+        and {name: whole_text(text[:MAX_DETAIL_CHARACTERS]) for name, text in asdict(failure).items()},
     }
 
 

@@ -6,9 +6,10 @@ Names are those of OpenTelemetry's semantic conventions for messaging and for Cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from eventplane.conversation.messages import Failure
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.trace_context import DEFAULT_SHARE, TraceContext, context_of, traceparent
@@ -135,8 +136,9 @@ class TracedHandling:
     def end(self, error: BaseException | str | None) -> None:
         if error is not None:
             if isinstance(error, BaseException):
-                self._span.record_exception(error)
-            self._span.set_status(Status(StatusCode.ERROR, str(error)))
+                with suppress(Exception):  # its text may not be to be had
+                    self._span.record_exception(error)
+            self._span.set_status(Status(StatusCode.ERROR, Failure.of(error).text))
             self._span.set_attributes(_error(error))
         self._span.end()
         self._took.record(self._monotonic() - self._began_s, {**self._place, **_error(error)})

@@ -1,6 +1,7 @@
 """Lambda functions that read an inbox: what the queue keeps, and what it does not."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from time import time_ns
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from eventplane.envelope import Envelope
 from eventplane_client.delivery import Handling, NoTelemetry
-from eventplane_client.errors import LeaseTooLongError, StateError
+from eventplane_client.errors import LeaseTooLongError, StateError, UnfinishedHandlerError
 from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_events
+from eventplane_client.inbox import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_duplicates import Memory, MemoryFilter
 from eventplane_client.ports import Message, MessageFilter, digest
@@ -256,3 +258,31 @@ def test_a_redriven_event_is_handled_once_more() -> None:
     for mark, times in zip(marks, (1, 1, 2, 2, 2, 2, 3), strict=True):
         assert world.invoke(one, run=mark) == []
         assert world.handled.count(one.id) == times
+
+
+async def _coroutine(_: Envelope) -> None:
+    pytest.fail("it ran")
+
+
+def _generator(_: Envelope) -> Iterator[None]:
+    yield pytest.fail("it ran")
+
+
+async def _async_generator(_: Envelope) -> AsyncIterator[None]:
+    yield pytest.fail("it ran")
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [_coroutine, lambda each: _coroutine(each), _generator, _async_generator, lambda _: Future[None]()],
+)
+def test_unfinished_work_is_not_handled(handler: Callable[[Envelope], object]) -> None:
+    """Of what such a function returns nothing has run; its event was acknowledged."""
+    plane, sent = MemoryPlane(visibility_s=60), event("one")
+    function = function_of(handler, plane, partial(MemoryFilter, Memory()))
+    with pytest.raises(UnfinishedHandlerError, match="comes again"):
+        function({"Records": [record("1", sent.json, 1)]}, LambdaContext())
+    plane.deliver(READER, sent)
+    with pytest.raises(UnfinishedHandlerError), Inbox(READER, MemoryTransport(plane, READER), None) as inbox:
+        inbox.handle(handler, idle_s=0)
+    assert plane.pending(READER) == 1

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.envelope import Envelope
+from eventplane.dead_letter import DEAD_LETTER_TYPE, reason_in
+from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream
 from eventplane.reasons import Reason
@@ -376,3 +377,31 @@ def test_what_is_in_hand_is_extended() -> None:
     ended = len(transport.extended)
     assert plane.pending(READER) == 2
     assert len(transport.extended) <= ended + 1
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MuteError(), "MuteError"),
+        (FileNotFoundError(2, "no such file", "K\udcffche"), "FileNotFoundError"),
+        (type("Two\nlines", (Exception,), {})("x"), "refused"),
+        *((each, "refused") for each in ("the exchange\nis down", "\ud800", "\0", "", "x" * 65)),
+        ("busy", "busy"),
+        (UnhandleableError("not a word", "\ud800"), "refused"),
+        (UnhandleableError("broken", None), "broken"),  # type: ignore[arg-type]
+    ],
+)
+def test_any_failure_makes_a_letter(error: Exception | str, reason: str) -> None:
+    """Else its event would come again for ever, and end its reader each time."""
+    plane = MemoryPlane(max_receives=1)
+    plane.deliver(READER, event("one"))
+    with Inbox(READER, MemoryTransport(plane, READER), None, on_notice=lambda _: None) as inbox:
+        inbox.receive(SECONDS).nack(error)
+    (letter,) = (each for each in plane.events if each.type == DEAD_LETTER_TYPE)
+    assert reason_in(parse_event(letter.json)) == reason
+    assert plane.pending(READER) == 0
