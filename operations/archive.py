@@ -126,7 +126,7 @@ class Days:
         def checked(line: bytes) -> Record | None:
             record = wanted(line)
             if record is not None:
-                _check(record, folder)
+                check_row(record, folder)
             return record
 
         return self.rows(folder, checked, about)
@@ -212,11 +212,15 @@ class Days:
         return found
 
 
-_SHAPES: Final[dict[str, type[Any]]] = {TAP: TapRecord, LEDGER: LedgerRecord, HANDOVERS: HandoverRecord}
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,), "str": (str,), "Outcome": (str,), "str | None": (str, type(None)),
     "int | None": (int, type(None)), "Basis": (str,),
 }  # fmt: skip
+_SHAPES: Final = {
+    folder: [(each.name, _KINDS[str(each.type)], each.default) for each in fields(kind)]
+    for folder, kind in ((TAP, TapRecord), (LEDGER, LedgerRecord), (HANDOVERS, HandoverRecord))
+}
+"""Of each folder's rows the members: name, types, and what one that lacks it has."""
 
 
 def _hour(name: str) -> tuple[str, ...]:
@@ -224,12 +228,12 @@ def _hour(name: str) -> tuple[str, ...]:
     return PurePosixPath(name).parent.parts[-2:]
 
 
-def _check(record: Record, folder: str) -> None:
-    """Raises TypeError, LookupError and ValueError for a row that lacks what `folder` has in each."""
-    for field in fields(_SHAPES[folder]):
-        value = record[field.name] if field.default is MISSING else record.get(field.name, field.default)
-        if not isinstance(value, _KINDS[str(field.type)]):
-            raise TypeError(f"{field.name} is {value!r}")
+def check_row(row: Record, folder: str) -> None:
+    """Raise TypeError, LookupError or ValueError for a row that lacks what `folder` has in each."""
+    for name, kinds, default in _SHAPES[folder]:
+        value = row[name] if default is MISSING else row.get(name, default)
+        if not isinstance(value, kinds):
+            raise TypeError(f"{name} is {value!r:.100}")
         if isinstance(value, int):
             whole_number(value, MAX_TIME_MS)
         elif isinstance(value, str):

@@ -44,10 +44,9 @@ from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.ledger import LEDGER, TAP, Basis
 from eventplane.names import PLANE, PLANE_CLIENT
 from eventplane.reasons import REDRIVE, REPLAY, Outcome, Reason
-from eventplane.values import MAX_TIME_MS
 from eventplane_aws.prices import PRICES
 from operations import system, text
-from operations.archive import Days, add_archive, archive_of
+from operations.archive import Days, add_archive, archive_of, check_row
 from operations.command import DONE, END_UNKNOWN, FAILED, count, day, present, say
 from operations.command_line import WRONG_WORDS
 
@@ -220,48 +219,29 @@ def _number(*names: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(names).encode(), digest_size=8).digest(), "big")
 
 
-_TEXTS: Final = ("entered_by", "contract_version", "source", "id", "type", "priority", "outcome")
-_MAYBE_TEXTS: Final = (
-    "destination", "route", "reason", "client_id", "put_back_by", "dead_letter_reason", "basis",
-)  # fmt: skip
+_LATER: Final = {"sender": "", "put_back_by": None, "dead_letter_reason": None, "basis": None}
+"""What rows of the ledger lack that were written before it had them."""
 
 
 def decision_row(line: bytes) -> dict[str, Any]:
     """Return a row of the ledger. Raises ValueError, LookupError and TypeError."""
-    row: dict[str, Any] = {"sender": "", **dict.fromkeys(_MAYBE_TEXTS), **json.loads(line)}
-    is_text = all(isinstance(row[each], str) for each in (*_TEXTS, "sender"))
-    if not is_text or not all(isinstance(row[each], str | None) for each in _MAYBE_TEXTS):
-        raise TypeError("a member has another type than the ledger's")
-    # Half a surrogate pair is no text, and cannot be printed.
-    "".join([row["sender"], row["source"], row["id"], row["type"], row["route"] or ""]).encode()
-    for each in ("entered_at_ms", "decided_at_ms"):
-        _check_time(row[each])
-    return row
+    row: dict[str, Any] = json.loads(line)
+    check_row(row, LEDGER)
+    return _LATER | row
 
 
 def tapped_row(line: bytes) -> Tapped | None:
     """Return a row of the tap; None for an item that is no event. Raises as `decision_row`."""
     row = json.loads(line)
-    event, client, accepted_ms = row["event"], row["client_id"], row["accepted_at_ms"]
-    ends_ms = row.get("expires_at_ms")
-    if event is None:
+    check_row(row, TAP)
+    if row["event"] is None:
         return None
-    _check_time(accepted_ms)
-    if ends_ms is not None:
-        _check_time(ends_ms)
-    if not isinstance(client, str):
-        raise TypeError(f"client_id is {client!r:.100}")
-    client.encode()
+    client, accepted_ms, ends_ms = row["client_id"], row["accepted_at_ms"], row.get("expires_at_ms")
     try:
-        envelope = parse_event(event)
+        envelope = parse_event(row["event"])
     except EnvelopeError as error:
         raise ValueError(str(error)) from error
     return Tapped(envelope, client, accepted_ms, ends_ms, accepted_ms)
-
-
-def _check_time(at_ms: object) -> None:
-    if not isinstance(at_ms, int) or not 0 <= at_ms <= MAX_TIME_MS:
-        raise TypeError(f"{at_ms!r:.100} is no time")
 
 
 def rehearsed(

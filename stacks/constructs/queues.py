@@ -152,7 +152,8 @@ def _encrypted_queue(scope: Construct, *, has_own_policy: bool = False) -> Calla
 class TlsOnly(OneOfStack):
     """One policy for all queues of a stack: they refuse plain HTTP.
 
-    A policy for each would be half of the resources of a stack, which AWS bounds.
+    A policy for each would be half of the resources of a stack, which AWS bounds. It denies, so `*`, which in
+    a queue's policy is that queue, gives nobody anything, and no queue of another name slips through.
     """
 
     def __init__(self, stack: Stack, id: str) -> None:
