@@ -62,14 +62,19 @@ _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ATTRIBUTES = ROOT / "lab" / "tools" / "attributes.toml"
 SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
 ENVIRONMENTS = ROOT / "stacks" / "environments.toml"
+SINCE = tomllib.loads((ROOT / "lab" / "tools" / "since.toml").read_text())
+OLDEST = "0.2.0"
 
 
 _SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
 
 
-def settings_table(kind: type, given: Mapping[str, Any]) -> str:
-    """The settings of a dataclass: name, default, which may be `given`, what it accepts, what it means."""
-    return table(_SETTING_HEAD, settings_rows(kind, given))
+def settings_table(name: str, kind: type, given: Mapping[str, Any]) -> str:
+    """The settings of a dataclass: name, default, which may be `given`, what it accepts, what it means, since
+    which version, by `name` in `SINCE`."""
+    since = {f"`{each}`": version for version, those in SINCE[name].items() for each in those}
+    rows = [[*row, since.get(row[0], OLDEST)] for row in settings_rows(kind, given)]
+    return table([*_SETTING_HEAD, "since"], rows)
 
 
 def function_settings_table() -> str:
@@ -353,9 +358,11 @@ TABLES = {
     "archive-folders": archive_folders_table,
     "archive-columns": archive_columns_table,
     "metrics": metrics_table,
-    "settings": partial(settings_table, Settings, {}),
-    "client-settings": partial(settings_table, ClientSettings, {}),
-    "environment": partial(settings_table, Environment, tomllib.loads(ENVIRONMENTS.read_text())["base"]),
+    "settings": partial(settings_table, "settings", Settings, {}),
+    "client-settings": partial(settings_table, "client-settings", ClientSettings, {}),
+    "environment": partial(
+        settings_table, "environment", Environment, tomllib.loads(ENVIRONMENTS.read_text())["base"]
+    ),
     "function-settings": function_settings_table,
     "parts": parts_table,
     "attributes": attributes_table,

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import csv
 import re
 import tomllib
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from eventplane_client import errors
 from glue_jobs.delivery_audit.event_group import Ruling
 from lab.tools.sources import SOURCES, MarkError, Shown, marks, missing
 from lab.tools.tables import ATTRIBUTES as MEANINGS
-from lab.tools.tables import attributes_table, function_settings_table
+from lab.tools.tables import OLDEST, SINCE, attributes_table, function_settings_table
 from operations import contract_command
 from operations.certificate import Flaw
 from parts.webhooks.settings import WebhookSettings
@@ -161,3 +162,12 @@ def test_a_row_without_a_test_is_missing() -> None:
     rows = [Shown(row, "a.py", None) for asked in SOURCES.values() for row in asked]
     assert missing(rows) == []
     assert missing([each for each in rows if each.row != "P4"]) == ["P4"]
+
+
+@pytest.mark.parametrize(("name", "old"), [("settings", 59), ("client-settings", 14), ("environment", 173)])
+def test_a_setting_says_since_when(name: str, old: int) -> None:
+    """A new one has an entry in lab/tools/since.toml."""
+    with (ROOT / "docs" / "tables" / f"{name}.csv").open(newline="") as file:
+        rows = {row["setting"].strip("`"): row["since"] for row in csv.DictReader(file)}
+    assert {each for those in SINCE[name].values() for each in those} <= rows.keys()
+    assert list(rows.values()).count(OLDEST) == old
