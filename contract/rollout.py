@@ -170,6 +170,11 @@ MEMBERS: Final = RecordKind(
 """How the contract table keeps what devices followed before the roll-out."""
 
 
+def group_of(stage: str) -> str | None:
+    """Return the group of devices that a stage is; None for a share of all."""
+    return stage.removeprefix(_GROUP) if stage.startswith(_GROUP) else None
+
+
 class StageError(EventPlaneError):
     """The stages of a roll-out are none."""
 
@@ -188,8 +193,8 @@ def stages_of(groups: Sequence[str], shares: Sequence[float]) -> tuple[str, ...]
 
 def is_in(stage: str, version: str, thing: str, groups: Collection[str]) -> bool:
     """Return whether a device of these groups is in a stage. Who is in a share is in each larger one."""
-    if stage.startswith(_GROUP):
-        return stage.removeprefix(_GROUP) in groups
+    if (group := group_of(stage)) is not None:
+        return group in groups
     digest = hashlib.sha256(f"{version}\n{thing}".encode()).digest()
     return int.from_bytes(digest[:8]) < float(stage.partition(" ")[0]) / WHOLE * 2**64
 
@@ -236,7 +241,8 @@ class StageEvidence:
     """The archive's evidence of a stage's devices and of the others, each since the stage began and before.
 
     `following` have sent an event under the new contract, `events` of them with `alarms`; `rejected` says why
-    a device does not take it. `tally` compares the ends of those events by both contracts.
+    a device does not take it. `tally` compares the ends of those events by both contracts. `decided` of the
+    routers' decisions went by the new one.
     """
 
     stage: DevicesHeard = field(default_factory=DevicesHeard)
@@ -247,6 +253,7 @@ class StageEvidence:
     following: set[str] = field(default_factory=set)
     events: int = 0
     alarms: int = 0
+    decided: int = 0
     rejected: dict[str, str] = field(default_factory=dict)
     audited: Sequence[str] = ()
     """Promises that are broken to devices of the stage, by the audit of today."""
@@ -430,6 +437,8 @@ def lacking(evidence: StageEvidence, limits: StageLimits, seconds: float) -> lis
         found.append(f"{evidence.events:,} of {limits.events:,} events under the new contract")
     if evidence.alarms < limits.alarms:
         found.append(f"{evidence.alarms:,} of {limits.alarms:,} alarms under the new contract")
+    if evidence.events and not evidence.decided:
+        found.append("a decision by it: no router can use it, see the metric ContractRefused")
     heard = evidence.heard
     following = heard & evidence.following
     if len(following) < FOLLOWING * len(heard):

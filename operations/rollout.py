@@ -25,7 +25,6 @@ from contract.publish import (
     OvertakenError,
     PublishError,
 )
-from contract.rehearsal import carried
 from contract.rollout import (
     MEMBERS,
     MEMBERS_A_PAGE,
@@ -38,6 +37,7 @@ from contract.rollout import (
     StageEvidence,
     StageFinding,
     StageLimits,
+    group_of,
     harm,
     lacking,
     page_id,
@@ -124,6 +124,17 @@ class LessPromisedError(PublishError):
         return "".join(f"\n  {each}" for each in lines)
 
 
+class EmptyGroupError(PublishError):
+    """No device is in `groups`, of which each is a stage."""
+
+    groups: list[str]
+    message = "no device is in the group {names}; see `eventplane fleet list`"
+
+    @property
+    def names(self) -> str:
+        return ", ".join(self.groups)
+
+
 class OtherNameError(PublishError):
     """A contract of another name than the one in force, `former`."""
 
@@ -187,7 +198,7 @@ class RolloutRunner:
         """Begin to roll out `new` in place of `former`, or return the roll-out of it that there is.
 
         Raises `InProgressError`, `OtherNameError`, `NoContractSenderError`, `LessPromisedError`,
-        `CandidateError`, `OvertakenError`, and what `ContractPublisher.check` raises.
+        `EmptyGroupError`, `CandidateError`, `OvertakenError`, and what `ContractPublisher.check` raises.
         """
         before, head = self.found(), self._publisher.in_force()
         if before and not before.phase.is_over:
@@ -204,6 +215,9 @@ class RolloutRunner:
             if found := limits.refused(self.compare(former, new)):
                 raise LessPromisedError(found)
             self._table.contracts.force(published(former))
+            named = {each for device in self.plane.fleet() for each in device.groups}
+            if empty := [each for each in map(group_of, stages) if each is not None and each not in named]:
+                raise EmptyGroupError(empty)
             if before:
                 self._forget(before)  # should that have been broken off
             now_ms = self._now_ms()
@@ -438,7 +452,7 @@ class RolloutRunner:
                 if archived
                 else self._table.contract(rollout.former)
             )
-            reader = EvidenceReader(self.plane.archive, rollout, former, carried(former, new), members)
+            reader = EvidenceReader(self.plane.archive, rollout, former, new, members)
             self._reader = (rollout.version, rollout.stage_ms, members), reader
         return self._reader[1].read(self.plane.now())
 

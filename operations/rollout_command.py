@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from contract.loader import load_contract
 from contract.proof import ProofOutcome, prove
 from contract.publish import PublishError, check_floor, find_deployment
@@ -43,6 +45,9 @@ from operations.rollout_options import GO_BACK, STATUS
 
 LOOK_S: Final = 15.0
 """Between two looks with --watch, seconds. Ours: the archive is a minute behind anyway."""
+
+RETRIED_S: Final = 3_600.0
+"""How long a step that fails is tried again with --watch, seconds. Ours: as long as an alarm is."""
 
 _PUT_S: Final = 30.0
 
@@ -87,9 +92,19 @@ def _watched(
     options: argparse.Namespace, rollout: ContractRollout, step: Callable[[], ContractRollout]
 ) -> ContractRollout:
     """Take a step, and with --watch all of them; report each change."""
-    told = ""
+    told, failing_since = "", None
     while not rollout.phase.is_over:
-        rollout = step()
+        try:
+            rollout = step()
+        except (BotoCoreError, ClientError) as error:
+            # Nobody may be there to type it again, and devices would keep a contract that does harm.
+            failing_since = failing_since or system.monotonic()
+            if not options.watch or system.monotonic() - failing_since > RETRIED_S:
+                raise
+            say(f"{system.now():%H:%M:%S} tried again in {LOOK_S:.0f} s: {error}")
+            system.sleep(LOOK_S)
+            continue
+        failing_since = None
         now = "; ".join(lines(rollout, _typed(options))[:2])
         if now != told:
             say(f"{system.now():%H:%M:%S} {now}")

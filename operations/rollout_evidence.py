@@ -10,19 +10,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from contract.loader import payload_check
-from contract.rehearsal import PAYLOAD_REASONS, Rehearsal, Tapped
+from contract.rehearsal import PAYLOAD_REASONS, Rehearsal, Tapped, carried
 from contract.rollout import ContractRollout, DevicesHeard, StageEvidence
-from eventplane.contract import Contract, Priority
+from eventplane.contract import Contract, Priority, load_compiled
 from eventplane.dead_letter import reason_in
 from eventplane.device_reports import ACKNOWLEDGED, CONTRACT_KEYS, DISCARDED
 from eventplane.downlink.device import AcknowledgementError, AckStatus, from_data
 from eventplane.envelope import Envelope
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from eventplane.names import FOLLOWED_CONTRACT
 from eventplane.reasons import Outcome
 from eventplane.values import timestamp_ms
-from operations.archive import Archive, Days
-from operations.rehearse_command import LATE_MS, decision_row, tapped_row
+from operations.archive import Archive, Days, body_of
+from operations.rehearse_command import LATE_MS, decision_row, is_derived, tapped_row
 from operations.reported import losses
 
 BEFORE: Final = timedelta(hours=1)
@@ -34,7 +34,7 @@ _ENDS: Final = (Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED, Outcome
 class EvidenceReader:
     """Reads the evidence of one stage of `rollout`, whose devices are the `members`, from an `archive`.
 
-    `former` and `new` are the contracts, with what participants subscribed.
+    `former` is the contract before with what participants subscribed, `new` the one that is rolled out.
     """
 
     def __init__(
@@ -51,11 +51,13 @@ class EvidenceReader:
         self._former = former
         self._members = members
         self._key = CONTRACT_KEYS + new.name
-        self._rehearsal = Rehearsal(former, new, payload_check)
+        self._rehearsal = Rehearsal(former, carried(former, new), payload_check)
         self._evidence = StageEvidence()
         self._read: set[str] = set()
         self._since_ms = rollout.began_ms - int(BEFORE.total_seconds()) * 1_000
         self._first_ms, self._last_ms = rollout.began_ms, rollout.stage_ms
+        self._published = new
+        self._versions = {rollout.version: True, former.version: False, rollout.former: False}
         self._late: dict[tuple[str, str], tuple[int, bool]] = {}
 
     def read(self, now: datetime) -> StageEvidence:
@@ -101,8 +103,9 @@ class EvidenceReader:
         is_alarm = self._former.priority(event, self._former.device.outbox) is Priority.URGENT
         population.types[event.type] += 1
         population.last_ms[thing] = max(at_ms, population.last_ms.get(thing, 0))
-        if "recordedtime" in event.attributes:
-            up_ms = max(0, at_ms - timestamp_ms(str(event.attributes["recordedtime"])))
+        recorded = event.attributes.get("recordedtime", event.attributes.get("time"))
+        if recorded is not None:
+            up_ms = max(0, at_ms - timestamp_ms(str(recorded)))
             self._take_time("up_ms", population, event.type, thing, up_ms, is_alarm=is_alarm)
         self._take_report(event, thing, population)
         is_under = event.attributes.get(FOLLOWED_CONTRACT) == self._rollout.version
@@ -139,6 +142,8 @@ class EvidenceReader:
         population = self._population(thing, entered_ms) if thing else None
         if population is None or row["entered_by"] != self._former.device.outbox.address:
             return
+        if population is self._evidence.stage:
+            self._evidence.decided += self._is_new(row["contract_version"])
         outcome, reason, delay_ms = row["outcome"], row["reason"], row["decided_at_ms"] - entered_ms
         is_payload = outcome == Outcome.DEAD_LETTERED and reason in PAYLOAD_REASONS
         if population is self._evidence.stage and (is_payload or delay_ms >= LATE_MS):
@@ -149,6 +154,14 @@ class EvidenceReader:
         else:
             is_alarm = row["priority"] == Priority.URGENT
             self._take_time("decided_ms", population, row["type"], thing, delay_ms, is_alarm=is_alarm)
+
+    def _is_new(self, version: str) -> bool:
+        """Return whether a version is the new contract, with whatever participants subscribed."""
+        if version not in self._versions:
+            text = body_of(self._archive, f"{CONTRACTS}/{version}.json")
+            found = load_compiled(text, version) if text else None
+            self._versions[version] = found is not None and is_derived(found, self._published)
+        return self._versions[version]
 
     def _take_time(
         self, name: str, population: DevicesHeard, type: str, thing: str, ms: int, *, is_alarm: bool

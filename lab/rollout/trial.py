@@ -26,6 +26,7 @@ from eventplane.downlink import table as downlink_table
 from eventplane.envelope import Envelope, write_event
 from eventplane.records import Records
 from eventplane.sqs_binding import to_message
+from eventplane.values import timestamp_of_ms
 from eventplane_aws.tables import DynamoDbTables
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.small import audit_small
@@ -41,6 +42,7 @@ from lab.rollout.changes import HARMFUL, HARMLESS, UNNOTICED, UNSEEN
 from operations.archive import BucketArchive
 from operations.rollout import RolloutPlane, RolloutRunner
 from parts.simulate.home import SCRATCH, HomeModel
+from parts.simulate.timeline import START_S
 from tests.small_contract import with_changes
 
 Compare = Callable[[Contract, Contract], list[StageFinding]]
@@ -180,7 +182,8 @@ class TrialFleet:
                 number += 1
                 service = SENDERS[kind]
                 attributes = {"id": f"{thing}-{kind}-{number}", "source": f"/{thing}/{service}", "type": kind}
-                event = write_event(attributes, DATA[kind])
+                time = timestamp_of_ms(round(1_000 * (START_S + at_s)))
+                event = write_event({**attributes, "time": time}, DATA[kind])
                 self.engine.at(at_s, partial(self._say, thing, service, event))
 
     def _say(self, thing: str, service: str, event: Envelope) -> None:

@@ -60,7 +60,7 @@ def test_likelihoods() -> None:
 
 def quiet() -> StageEvidence:
     """An hour of ten devices in the stage and forty others, in which nothing is wrong, and one before."""
-    evidence = StageEvidence(events=300, alarms=10)
+    evidence = StageEvidence(events=300, alarms=10, decided=280)
     for population, first, number in (
         (evidence.stage, 0, 10),
         (evidence.before, 0, 10),
@@ -247,6 +247,7 @@ def test_what_is_wanted_is_accepted_but_no_harm_to_alarms() -> None:
     [
         (lambda each: setattr(each, "events", 99), "99 of 100 events"),
         (lambda each: setattr(each, "alarms", 0), "0 of 3 alarms"),
+        (lambda each: setattr(each, "decided", 0), "no router can use it"),
         (lambda each: each.following.difference_update(THINGS[:2]), "8 of 10 devices that are heard follow"),
     ],
 )

@@ -81,7 +81,7 @@ def test_a_home_follows_a_roll_out() -> None:
 
     def look() -> RolloutPhase | None:
         watch._look()
-        return watch.now and watch.now.phase
+        return None if watch.now is None else watch.now.phase
 
     assert look() is None
     rollout = ContractRollout(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from contract.publish import Baseline, ContractPublisher, NoCandidateError
 from contract.rollout import ContractRollout, RolloutPhase, StageEvidence, StageLimits
@@ -136,6 +137,25 @@ def test_a_proven_loss_is_not_begun(plane: RolloutPlane, roll: Any) -> None:
     assert RolloutRunner(plane).found() is None
 
 
+def test_a_step_that_fails_is_tried_again(
+    plane: RolloutPlane, roll: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [ClientError({"Error": {"Code": "ThrottlingException"}}, "GetItem") for _ in range(2)]
+    slept = list[float]()
+    step = RolloutRunner.step
+
+    def fails(runner: RolloutRunner) -> ContractRollout:
+        if failures:
+            raise failures.pop()
+        return step(runner)
+
+    monkeypatch.setattr(RolloutRunner, "step", fails)
+    monkeypatch.setattr(rollout_command.system, "sleep", slept.append)
+    assert roll(NEW)[0] not in (0, 3)
+    status, _, err = roll(NEW, "--watch")
+    assert (status, slept, "tried again in 15 s" in err) == (0, [15.0], True)
+
+
 def test_what_is_promised_less_is_not_begun(plane: RolloutPlane, roll: Any) -> None:
     less = with_changes(OLD, {"routes/notes": None})
     status, _, err = roll(less)
@@ -227,7 +247,8 @@ def sent(id: str, type: str, at_ms: int, by: str = "bell", **more: Any) -> Envel
     source = forwarder_source("home-1") if by == "device" else "/bell"
     stamped = {"recordedtime": timestamp_of_ms(at_ms - 200), "senderservice": by}
     data = more.pop("data", {"value": 1})
-    return write_event({"id": id, "source": source, "type": type, **stamped, **more}, data)
+    attributes = {"id": id, "source": source, "type": type, **stamped, **more}
+    return write_event({name: each for name, each in attributes.items() if each is not None}, data)
 
 
 def tapped(event: Envelope, at_ms: int, thing: str = "home-1") -> str:
@@ -272,14 +293,16 @@ def test_whose_an_event_is_and_when(folder: Folder) -> None:
     moments = {"long ago": BEGAN_MS - 2 * hour_ms, "before": BEGAN_MS - 10, "between": STAGE_MS - 10}
     tap = [tapped(sent(name, NOTE, ms, **UNDER), ms) for name, ms in moments.items()]
     tap += [tapped(sent("now", ALARM, STAGE_MS + 10, **UNDER), STAGE_MS + 10)]
-    tap += [tapped(sent("other", NOTE, STAGE_MS + 10), STAGE_MS + 10, "home-2")]
+    # It says when it happened, and not when it was recorded.
+    happened = {"recordedtime": None, "time": timestamp_of_ms(STAGE_MS - 190)}
+    tap += [tapped(sent("other", NOTE, STAGE_MS + 10, **happened), STAGE_MS + 10, "home-2")]
     tap += [tapped(sent("other before", NOTE, BEGAN_MS - 10), BEGAN_MS - 10, "home-2")]
     found = evidence(folder, tap, [decided(sent("now", ALARM, STAGE_MS), STAGE_MS + 10)])
     populations = found.before, found.stage, found.others, found.others_before
     assert [each.events for each in populations] == [1, 1, 1, 1]
     assert (found.events, found.alarms, found.following) == (1, 1, {"home-1"})
     assert (found.stage.up_ms, found.stage.decided_ms) == ([200], [40])
-    assert found.tally.events == 1
+    assert (found.tally.events, found.decided) == (1, 0)
     assert found.others.waits == {("up_ms", NOTE): {"": {2: 1}}}
     assert found.stage.waits == {}
 
@@ -302,7 +325,9 @@ def test_what_became_of_events(folder: Folder) -> None:
         tapped(note, now_ms),
     ]
     refused = {"outcome": Outcome.DEAD_LETTERED, "reason": "payload_invalid", "destination": None}
-    found = evidence(folder, tap, [decided(note, now_ms, priority="normal", **refused)])
+    others = [decided(note, now_ms, contract_version=each) for each in (NEW.version, "0" * 16)]
+    found = evidence(folder, tap, [decided(note, now_ms, priority="normal", **refused), *others])
+    assert found.decided == 1
     assert {what: dict(things) for what, things in found.stage.ended.items()} == {
         "dead lettered: payload_invalid": {"home-1": 1},
         "expired at home: by_channel": {"home-1": 3},

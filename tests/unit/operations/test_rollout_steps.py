@@ -23,7 +23,7 @@ from eventplane.envelope import Envelope
 from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
 from operations.archive import FolderArchive
-from operations.rollout import RolloutPlane, RolloutRunner
+from operations.rollout import EmptyGroupError, RolloutPlane, RolloutRunner
 from tests.dynamodb import create_desired_table, create_table
 from tests.fakes.dynamodb import FakeDynamoDb
 from tests.unit.operations.test_rollout_command import NEW, NOW_MS, OLD
@@ -199,6 +199,6 @@ def test_devices_that_leave_while_it_goes_back(tmp_path: Path) -> None:
 
 def test_a_group_that_nobody_is_in(tmp_path: Path) -> None:
     fleet = Fleet(6, tmp_path)
-    stages = ("group canary", "50 %", "100 %")
-    assert fleet.type(until=RolloutPhase.DONE, stages=stages).phase is RolloutPhase.DONE
-    assert all(fleet.version(f"home-{each}")[1] for each in range(6))
+    with pytest.raises(EmptyGroupError, match="no device is in the group canary"):
+        fleet.type(until=RolloutPhase.DONE, stages=("group canary", "100 %"))
+    assert RolloutRunner(fleet.plane).found() is None
