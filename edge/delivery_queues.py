@@ -116,9 +116,8 @@ class DeliveryQueue(ABC):
 class DeliveryCursor(DeliveryQueue):
     """Reads the pending deliveries of one `destination` and `rank` from the spool, in order, a little ahead.
 
-    After `rewind` it starts again from the oldest delivery that the spool still holds, so nothing has to be
-    remembered about what was sent. Of what it has read `end_expired` returns those that remain. While it
-    `has_read_all`, what is stored next may be appended instead of read.
+    After `rewind` it starts again from the oldest delivery that the spool still holds. Of what it has read
+    `end_expired` returns what remains. While it `has_read_all`, what is stored next may be appended.
     """
 
     def __init__(

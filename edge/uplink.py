@@ -262,9 +262,7 @@ class Uplink:
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._wake_when_due(count, now) or not self.publisher.may_go(
-                self._usual_size, now, urgent=False
-            ):
+            if not self._gather(count, now) or not self.publisher.may_go(self._usual_size, now, urgent=False):
                 return
             if not self._poison.size and not self._measure_round_trip(now):
                 return
@@ -296,10 +294,7 @@ class Uplink:
                 self.publisher.publish(topic, PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
-        """Return whether another ordinary publish may be in flight.
-
-        More bytes than the line carries would only queue in front of the next urgent event.
-        """
+        """Return whether another ordinary publish may go: more than the line carries delays urgent events."""
         return self.publisher.has_room(1 if self._poison.size else self._ordinary_window, urgent=False)
 
     def _measure_round_trip(self, now: float) -> bool:
@@ -310,7 +305,7 @@ class Uplink:
             self.publisher.measure(now)
         return not window.is_stale(now)
 
-    def _wake_when_due(self, count: int, now: float) -> bool:
+    def _gather(self, count: int, now: float) -> bool:
         """Return True if a batch of `count` ordinary events has to go; else wake the loop when it has to."""
         if count >= self._full or self._queue.more or self._poison.size or self._is_flushing:
             return True
