@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -15,14 +14,13 @@ from contract.catalogue import catalogue
 from lab.audit_page.page import write_page
 from lab.control_room.plane import RoomFault
 from lab.control_room.server import ControlRoom
-from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
+from tests.audit_report import FILE
 from tests.browser import Page
 from tests.fake_plane import SENDER, FakePlane, alarm
-from tests.pages import write_pages
+from tests.pages import HOSTILE, everything, write_pages
 from tests.small_contract import with_changes
 
 PHONE, SCREEN = 400, 1280
-HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
 FITS = "document.scrollingElement.scrollWidth <= innerWidth"
 
 UNREADABLE = """(() => {
@@ -100,7 +98,6 @@ def test_the_keyboard_reaches_everything(browser: Page, urls: dict[str, str], na
     assert [browser.run(f"{USABLE}[{each}].outerHTML") for each in unreached] == []
 
 
-LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
 LONG_TYPE = "org.example." + "a-type-that-nobody-would-want-to-read-on-a-phone." * 3 + "v1"
 
 USE_AUDIT = """(() => {
@@ -129,35 +126,6 @@ USE_AUDIT = """(() => {
   document.querySelector("[data-csv=routes]").closest(".scroll").nextElementSibling.click();
   return {...seen, saved};
 })()"""
-
-
-def everything() -> dict[str, Any]:
-    """A report with something in each of its parts, and long and hostile names."""
-    hole = {
-        "kind": "missing_records",
-        "folder": "ledger",
-        "from_ms": 7 * HOUR_MS,
-        "until_ms": 8 * HOUR_MS,
-        "unrecorded": 250,
-        "archive_file": f"ledger/{LONG}",
-        "detail": HOSTILE,
-    }
-    day = {"date": "1970-01-01", "verdict": "broken", "share": 0.5, "events_archived": 1}
-    quarantined = {"archive": "tap", "reason": "unreadable_line", "rows": 2, "archive_file": f"tap/{LONG}"}
-    lost = {"device": LONG, "route": "to-care", "inbox": f"{LONG}.inbox", "hop": "router", "lost": 2}
-    return report(
-        finding(detail=HOSTILE, type='=HYPERLINK("http://example.org")'),
-        finding(device="home-10", id=LONG * 3, source=f"/{LONG}/{LONG}", archive_file=f"tap/{LONG}/{LONG}"),
-        finding(hop="device_cloud", source=None, id=None, device=LONG),
-        finding(kind="missing_records", hop="archive", device=None, archive_file=f"ledger/{LONG}"),
-        hours=[hour("home-1", "1970-01-01T01", lost=1), hour(LONG, "1970-01-02T05")],
-        devices=[device(LONG, lost=1), device("home-1", gaps=3), device(HOSTILE)],
-        flow=[{"device": None, "route": "to-care", "inbox": "care.inbox", "delivered": 9, "lost": 2}, lost],
-        trend=[{**day, "lost": 1, "unrecorded": 0, "pending": 0}],
-        archive={"folders": [], "holes": [hole]},
-        dead_letters=[{"place": "cloud", "reason": f"a_reason_{LONG}", "count": 3, "missing": 1}],
-        quarantine=[quarantined],
-    )
 
 
 def test_the_audit_leads_to_its_findings(browser: Page, tmp_path: Path) -> None:
