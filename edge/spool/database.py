@@ -138,11 +138,7 @@ _WRITE_FAILED = {
 
 
 class DamagedRowError(ValueError):
-    """The row that `what` describes is not as it was written; `last` is the batch that it belongs to."""
-
-    what: str
-    last: int | None = None
-    message = "{what} is damaged"
+    """The row that the text describes is not as it was written."""
 
 
 def checksum(table: str, *values: int | str | bytes) -> int:

@@ -264,7 +264,7 @@ class PendingBatch(NamedTuple):
             return None
         *values, code = row
         if checksum("delivery", queue, *values) != code:
-            raise DamagedRowError(f"the list of what is pending of batch {row[0]!r}", row[0])
+            raise DamagedRowError(f"the list of what is pending of batch {row[0]!r}")
         last, before, blob = values
         waiting = [
             (last - less, None if expires_ms == _NEVER else expires_ms)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import struct
 import zlib
@@ -175,11 +176,14 @@ def take_over(path: Path, thing: str, set_aside: Callable[[], None]) -> str:
     """Write down that the spool at `path` is of `thing`; `set_aside` that of another. Raises `OSError`.
 
     Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
-    left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
+    left by an earlier version. Its owner is unknown, as with a damaged file, so it stays, even if that file
+    finds no room.
     """
     owner, said, file = "", "", beside(path, ".owner")
     with contextlib.suppress(FileNotFoundError):
         owner, _, said = file.read_text(encoding="utf-8", errors="replace").partition("\n")
+    if not re.fullmatch("[A-Za-z0-9:_-]+", owner):
+        owner, said = "", ""  # no thing's name: a damaged file must not cost what is pending
     if owner == thing:
         return said
     if owner:

@@ -220,6 +220,18 @@ def test_a_spool_of_another_is_kept(path: Path, without_room: str, monkeypatch: 
     assert read_backlog(aside) == {CLOUD: 1}
 
 
+@pytest.mark.parametrize(
+    "damage", [b"", b"\0" * 9, b"\xff\0\xfe", b"\xef\xbb\xbfhome-1\n", b"\0\nx", b"home 1\n", b"x\r"]
+)
+def test_a_damaged_owner_costs_nothing(path: Path, damage: bytes) -> None:
+    with Spool(path, SYSTEM, thing="x") as spool:
+        spool.commit([arrival(1)], uptime_ms=0)
+    path.with_name("spool.db.owner").write_bytes(damage)
+    with Spool(path, SYSTEM, thing="x") as spool:
+        assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 1)
+    assert path.with_name("spool.db.owner").read_bytes() in (b"x\n", damage)
+
+
 def test_a_power_cut_while_a_spool_is_set_aside_leaves_its_log_beside_it(path: Path, tmp_path: Path) -> None:
     with Spool(path, SYSTEM, thing="home-1") as spool:
         spool.commit([arrival(1)], uptime_ms=0)

@@ -270,6 +270,14 @@ def test_a_missing_database_is_reported_with_the_number_of_its_events(path: Path
         assert spool.origin.kind == "recovered"
 
 
+def test_damage_is_named_in_words(path: Path) -> None:
+    filled(path, 20)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE delivery SET waiting = x'00'")
+    damage = reopened(path, lambda spool: (waiting(spool), spool.origin.damage)[1])
+    assert damage.startswith("the list of what is pending of batch")
+
+
 def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
     for n in range(6):
         path.write_bytes(b"garbage %d" % n * 1000)
