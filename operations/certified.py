@@ -139,6 +139,15 @@ def _verdict(
             skew = skews.get(device)
             if skew is not None:
                 skew = whole_number(skew, MAX_TIME_MS, -MAX_TIME_MS)
+            cited = {
+                "verdict": str(data["verdict"]),
+                "window": window,
+                "revision": number,
+                "event": event.id,
+                "time": str(event.attributes["time"]),
+                "digest": sha256(body.strip()),
+                **{each: chain[each] for each in ("report", "inventory", "before", "begins")},
+            }
         except _UNREADABLE as error:
             raise NotCertifiedError(
                 f"the verdict on {window} cannot be read: {error!r}", "audit it again"
@@ -148,26 +157,9 @@ def _verdict(
                 f"report or inventory of {window} do not fit the verdict", "audit it again"
             )
         unlisted = [name for name, each in found.items() if not _is_listed(name, each, listed)]
-        return (
-            {
-                "verdict": str(data["verdict"]),
-                "window": window,
-                "revision": number,
-                "event": event.id,
-                "time": str(event.attributes["time"]),
-                "digest": sha256(body.strip()),
-                "report": chain["report"],
-                "inventory": chain["inventory"],
-                "before": chain["before"],
-                "begins": chain["begins"],
-            },
-            skew,
-            [
-                f"whether {name} was altered before it was signed: the verdict does not list it"
-                for name in unlisted
-            ]
-            + ([] if skew is not None else ["how far the device's clock was ahead"]),
-        )
+        why = "altered before it was signed: the verdict does not list it"
+        more = [f"whether {name} was {why}" for name in unlisted]
+        return cited, skew, more + ([] if skew is not None else ["how far the device's clock was ahead"])
     why = f"no audit of {day}, or of all days, has judged them"
     return None, None, [f"whether the records were altered before they were signed: {why}"]
 

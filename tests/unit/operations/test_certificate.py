@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +247,15 @@ def test_a_report_of_wrong_types_is_refused(desk: Desk, devices: object) -> None
 @pytest.mark.parametrize("inventory", ['{"objects": []}', "[" * 50_000])
 def test_a_wrong_inventory_is_refused(desk: Desk, inventory: str) -> None:
     audited(desk.folder, inventory=inventory)
+    assert "the verdict on 2026-01-01 cannot be read" in desk.issue()[2]
+
+
+@pytest.mark.parametrize("lacks", ["data/verdict", "data/chain/before", "data/chain/begins", "time"])
+def test_a_verdict_that_lacks_a_member_is_refused(desk: Desk, lacks: str) -> None:
+    verdict = json.loads(audited(desk.folder).json)
+    *path, last = lacks.split("/")
+    del reduce(getitem, path, verdict)[last]
+    desk.folder.put(f"audit/verdicts/{DAY}.json", json.dumps(verdict).encode())
     assert "the verdict on 2026-01-01 cannot be read" in desk.issue()[2]
 
 
