@@ -6,9 +6,11 @@ mark of the same decision, so that its reader drops it as a duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from botocore.exceptions import ClientError
 
 from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
@@ -84,7 +86,7 @@ def _page(
     for batch in _batches(going):
         url = batch[0][1].url
         entries = [{"Id": str(at), **outgoing.entry} for at, (_, outgoing) in enumerate(batch)]
-        answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
+        answer = _send(sqs, url, entries)
         # Taken is only what SQS names as taken.
         taken = {each["Id"] for each in answer.get("Successful", [])}
         codes = {each["Id"]: str(each["Code"]) for each in answer.get("Failed", [])}
@@ -101,6 +103,22 @@ def _page(
         if len(sent) < len(batch) and url.endswith(FIFO_SUFFIX):
             return False
     return True
+
+
+def _send(sqs: Any, url: str, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Send `entries`, in halves where SQS finds them too long together, and return what became of each."""
+    try:
+        answer: Mapping[str, Any] = sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    except ClientError as error:
+        # The query protocol and the JSON one spell it differently.
+        code = error.response["Error"]["Code"].rpartition(".")[2]
+        if code != "BatchRequestTooLong":
+            raise
+        if not (half := len(entries) // 2):
+            return {"Failed": [{"Id": each["Id"], "Code": code} for each in entries]}
+        parts = _send(sqs, url, entries[:half]), _send(sqs, url, entries[half:])
+        return {name: [e for part in parts for e in part.get(name, ())] for name in ("Successful", "Failed")}
+    return answer
 
 
 def _batches(going: Sequence[tuple[Message, Outgoing]]) -> Iterator[list[tuple[Message, Outgoing]]]:

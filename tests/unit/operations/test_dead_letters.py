@@ -183,6 +183,22 @@ def test_a_message_that_sqs_refuses_stays(three: Plane, run: Run) -> None:
     assert three.count(INBOX) == 2
 
 
+def test_a_batch_that_is_too_long_goes_in_halves(three: Plane, run: Run) -> None:
+    """The one message that is too long by itself stays."""
+    send = three.sqs.send_message_batch
+
+    def too_long(**request: Any) -> Any:
+        if len(request["Entries"]) > 1 or "/kitchen" in request["Entries"][0]["MessageBody"]:
+            error = {"Code": "AWS.SimpleQueueService.BatchRequestTooLong"}
+            raise ClientError({"Error": error}, "SendMessageBatch")
+        return send(**request)
+
+    three.client.faults = {"send_message_batch": too_long}
+    status, out, _ = run(*REDRIVE)
+    assert (status, "SQS refused it: BatchRequestTooLong" in out) == (1, True)
+    assert (three.count(INBOX), ids(three, DLQ)) == (2, ["2"])
+
+
 def test_a_reader_that_fails_at_once_does_not_keep_the_run_alive(three: Plane, run: Run) -> None:
     def send_into_the_dead_letter_queue(**arguments: Any) -> Any:
         return three.sqs.send_message_batch(**{**arguments, "QueueUrl": three.urls[DLQ]})
