@@ -52,13 +52,6 @@ def asks_best_effort(event: Envelope) -> bool:
     return event.attributes.get(DELIVERY_GUARANTEE) == DeliveryGuarantee.BEST_EFFORT
 
 
-def at_best_effort(event: Envelope) -> Envelope:
-    """Return the event with the attribute by which it asks for best effort."""
-    if asks_best_effort(event):
-        return event
-    return event.stamped(**{DELIVERY_GUARANTEE: DeliveryGuarantee.BEST_EFFORT})
-
-
 def guarantee_of(contract: Contract, event: Envelope, over: Channel, route: Route) -> DeliveryGuarantee:
     """Decide the guarantee of delivering an `event` that came in `over` a channel, on a `route`.
 

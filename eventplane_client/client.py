@@ -10,10 +10,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
+from eventplane.contract import DeliveryGuarantee
 from eventplane.conversation import handlers, open_requests
 from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, Replies
 from eventplane.envelope import Envelope
-from eventplane.guarantee import asks_best_effort, at_best_effort
+from eventplane.guarantee import DELIVERY_GUARANTEE, asks_best_effort
 from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
@@ -155,7 +156,7 @@ class Client:
             ClosedError: the client was closed.
         """
         self._check(timeout_s)
-        envelope = at_best_effort(_own(event)) if best_effort else _own(event)
+        envelope = _at_best_effort(_own(event)) if best_effort else _own(event)
         is_kept = self._mode is not Mode.AT_MOST_ONCE and not asks_best_effort(envelope)
         key = digest(envelope)
         if key in self._put:
@@ -343,3 +344,10 @@ class Client:
 def _own(event: AnyEvent) -> Envelope:
     """The event without what the plane stamped on its way here: it has a new sender now."""
     return sent_again(envelope_of(event))
+
+
+def _at_best_effort(event: Envelope) -> Envelope:
+    """Return the event with the attribute by which it asks for best effort."""
+    if asks_best_effort(event):
+        return event
+    return event.stamped(**{DELIVERY_GUARANTEE: DeliveryGuarantee.BEST_EFFORT})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.errors import SpoolError
-from edge.spool.database import read_backlog
+from edge.spool.recovery import read_backlog
 from eventplane.contract import Contract
 from lab.cloud import ROOT
 from lab.machine import FakeClock, SmallDisk, ThisMachine

@@ -329,20 +329,6 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def read_backlog(path: Path) -> dict[str, int]:
-    """Return the number of pending deliveries by destination of the spool at `path`, also while it is in use.
-
-    Raises `SpoolError` when there is no spool.
-    """
-    try:
-        with contextlib.closing(connect_to_read(path)) as db:
-            return dict(db.execute("SELECT destination, SUM(pending) FROM queue GROUP BY destination"))
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise SpoolError(
-            path, f"cannot be read: {error}", "name the spool of a forwarder that has run"
-        ) from error
-
-
 @contextlib.contextmanager
 def named_errors(path: Path, problem: str) -> Iterator[None]:
     """Raise the spool's errors in place of SQLite's and the system's."""

@@ -2,7 +2,8 @@
 
 The new file is made completely before the two change places. All that was readable of the damaged one is in
 it. That one, or a spool of another thing, is set aside for inspection; older ones are deleted beyond the
-capacity. An exchange that is cut off is finished at the next start. Only such spools load this module.
+capacity. An exchange that is cut off is finished at the next start. Only such spools and tools load this
+module.
 """
 
 from __future__ import annotations
@@ -230,3 +231,17 @@ def _remove(database: Path) -> None:
     """Delete a database with its log."""
     for each in _files(database):
         each.unlink()
+
+
+def read_backlog(path: Path) -> dict[str, int]:
+    """Return the number of pending deliveries by destination of the spool at `path`, also while it is in use.
+
+    Raises `SpoolError` when there is no spool.
+    """
+    try:
+        with contextlib.closing(connect_to_read(path)) as db:
+            return dict(db.execute("SELECT destination, SUM(pending) FROM queue GROUP BY destination"))
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise SpoolError(
+            path, f"cannot be read: {error}", "name the spool of a forwarder that has run"
+        ) from error

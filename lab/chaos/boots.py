@@ -21,7 +21,7 @@ import paho.mqtt.client as mqtt
 
 from contract import load_contract
 from edge.broker_database import set_aside_if_torn
-from edge.spool.database import read_backlog
+from edge.spool.recovery import read_backlog
 from eventplane.batch import unpack
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, write_event

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.spool import Delivery, DeviceState, Discard, Manifest, StoredEvent
-from edge.spool.database import TableTotals, read_backlog
+from edge.spool.database import TableTotals
+from edge.spool.recovery import read_backlog
 from edge.spool.store import Spool
 from edge.system import SYSTEM
 from eventplane.device_reports import event_digest

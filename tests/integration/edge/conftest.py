@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.spool.database import read_backlog
+from edge.spool.recovery import read_backlog
 from eventplane.batch import unpack
 from eventplane.contract import Contract, Downlink
 from eventplane.device_reports import ACKNOWLEDGED

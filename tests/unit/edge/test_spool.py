@@ -9,7 +9,7 @@ import pytest
 from edge import durable, reports
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING, Delivery, Discard, tables
-from edge.spool.database import read_backlog
+from edge.spool.recovery import read_backlog
 from edge.spool.store import Spool
 from edge.spool.tables import MOST_RANGES
 from edge.system import SYSTEM, Uptime, system_uptime
