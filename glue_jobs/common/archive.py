@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnType, Folder
+from eventplane.archive_layout import COMPACTED, DIGEST, TAP_ATTRIBUTES, Column, ColumnType, Folder
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
@@ -348,7 +348,9 @@ def records(lines: DataFrame, folder: Folder) -> DataFrame:
     """
     names = [each.name for each in folder.columns]
     record = sf.from_json("value", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
-    read = lines.select("value", "file", record.alias("record"))
+    # A column, as Spark would list them anew for each use.
+    members = sf.json_object_keys("value").alias("members")
+    read = lines.select("value", "file", record.alias("record"), members)
     has_others = ~_has_exactly_the_columns(folder)
     line = _no_record(folder, sf.when(has_others, sf.col("value")))
     return read.select(
@@ -377,12 +379,15 @@ def line_text() -> SparkColumn:
 
 def _has_exactly_the_columns(folder: Folder) -> SparkColumn:
     """Whether the columns hold every member of the line, each of which is there once."""
-    members = sf.json_object_keys("value")
-    known = sf.array(*(sf.lit(each.name) for each in folder.columns))
+    members, names = sf.col("members"), [each.name for each in folder.columns]
+    # As writers have them, which leave a digest to erasures: sets of names cost as much as listing these.
+    known, written = (
+        sf.array(*map(sf.lit, those)) for those in (names, [each for each in names if each != DIGEST.name])
+    )
     is_known = sf.size(sf.array_except(members, known)) == 0
     is_once = sf.size(members) == sf.size(sf.array_distinct(members))
-    # As writers have them: sets of names would cost as much as listing these.
-    return sf.when(members == known, sf.lit(True)).otherwise(sf.coalesce(is_known & is_once, sf.lit(False)))
+    is_as_written = (members == known) | (members == written)
+    return sf.when(is_as_written, sf.lit(True)).otherwise(sf.coalesce(is_known & is_once, sf.lit(False)))
 
 
 def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFrame:
@@ -409,7 +414,7 @@ def _shaped(rows: DataFrame, folder: Folder, ask: _Ask, has_envelope: bool) -> D
     """Give records the columns that `Archive.read` returns."""
     columns: list[str | SparkColumn] = [each.name for each in folder.columns]
     columns += [
-        sf.substring("file", len(folder.name) + len("/date=") + 1, len("YYYY-MM-DD")).alias("date"),
+        ascii_part(sf.col("file"), len(folder.name) + len("/date=") + 1, len("YYYY-MM-DD")).alias("date"),
         "file",
         "line",
         "unknown_members",
@@ -484,7 +489,7 @@ def _derived() -> dict[str, SparkColumn]:
     trimmed = sf.when(is_trimmed, event).otherwise(sf.btrim(event, sf.lit(" \t\n\r")))
     return {
         # As `eventplane.device_reports.short_digest`.
-        "event_digest": sf.substring(sf.sha2(trimmed, 256), 17, 16),
+        "event_digest": ascii_part(sf.sha2(trimmed, 256), 17, 16),
         "data_digest": sf.when(event.isNotNull(), sf.xxhash64(*(texts[name] for name in _DATA))),
         "event_bytes": sf.octet_length(event).cast("bigint"),
         "report": sf.when(texts["type"].isin(*REPORTS), event),
@@ -511,6 +516,14 @@ def with_envelope(rows: DataFrame, folder: Folder) -> DataFrame:
         marks("booleans").alias("boolean_attributes"),
         *(column.alias(name) for name, column in _derived().items()),
     )
+
+
+def ascii_part(text: SparkColumn, first: int, length: int) -> SparkColumn:
+    """Return `length` characters of an ASCII text, the `first` counted from 1.
+
+    Of bytes: of a text Spark counts all characters each time.
+    """
+    return sf.substring(text.cast("binary"), first, length).cast("string")
 
 
 def _name(folder: Folder) -> SparkColumn:

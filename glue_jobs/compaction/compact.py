@@ -8,7 +8,7 @@ from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction, Folder
@@ -26,7 +26,15 @@ from glue_jobs.common.listing import (
     write_receipt,
 )
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.compaction.files import EMPTY, WANTED_BYTES, Content, Written, content_of, write_files
+from glue_jobs.compaction.files import (
+    EMPTY,
+    WANTED_BYTES,
+    Content,
+    Written,
+    content_of,
+    partition_of,
+    write_files,
+)
 
 MOST_HOURS: Final = 48
 """Most hours that are compacted together. Ours: one by one they are tried again if one of them is damaged."""
@@ -191,14 +199,6 @@ def _rows(archive: Archive, folder: Folder, hours: Sequence[Hour]) -> DataFrame:
     return rows.select(*(each.name for each in folder.compacted_columns))
 
 
-def _hour_number(folder: Folder) -> Column:
-    """The number of the hour (`Hour.number`) in whose folder the object `archive_file` lies."""
-    start = len(f"{folder.name}/date=") + 1
-    date = sf.substring("archive_file", start, len("YYYY-MM-DD"))
-    hour = sf.substring("archive_file", start + len("YYYY-MM-DD/hour="), len("HH"))
-    return sf.datediff(date, sf.lit("1970-01-01")) * 24 + hour.cast("int")
-
-
 def _todo(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour) -> list[Stored]:
     """The raw objects of an hour that has to be compacted; none if there is nothing to do."""
     inputs = _inputs(objects, folder, hour)
@@ -240,9 +240,8 @@ def _verify(
     if total != written.content:
         raise UnverifiedError(name, written.content.sums, total.sums)
     lines = archive.lines(folder, [hour.raw(folder.name) for hour in written.files])
-    counted = lines.withColumnRenamed("file", "archive_file").groupBy(_hour_number(folder)).count()
-    rows = {Hour.at(number): count for number, count in counted.collect()}
-    if rows != {hour: each.rows for hour, each in found.items()}:
+    rows: dict[str, int] = dict(lines.groupBy(partition_of("file", folder)).count().collect())
+    if rows != {hour.partition: each.rows for hour, each in found.items()}:
         raise UnverifiedError(name, (sum(rows.values()), written.content.checksum), total.sums)
     return found
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from eventplane.archive_layout import COMPACTED, HOURLY, Compaction, Folder
-from glue_jobs.common.archive import struct_of
+from glue_jobs.common.archive import ascii_part, struct_of
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import PARQUET
 from glue_jobs.common.objects import Objects, Stored
@@ -99,6 +99,11 @@ def content_of(
     return {by_partition[f"date={date}/hour={hour}"]: Content(*figures) for date, hour, *figures in found}
 
 
+def partition_of(file: str, folder: Folder) -> Column:
+    """Return the hour (`Hour.partition`) in whose folder the object named by the column `file` lies."""
+    return ascii_part(sf.col(file), len(f"{folder.name}/") + 1, len("date=YYYY-MM-DD/hour=HH"))
+
+
 def _write(
     rows: DataFrame,
     objects: Objects,
@@ -107,12 +112,11 @@ def _write(
     runs: Mapping[Hour, str],
     files: int,
 ) -> Written:
-    start = len(f"{folder.name}/") + 1
-    partition = sf.substring("archive_file", start, len("date=YYYY-MM-DD/hour=HH"))
+    partition = partition_of("archive_file", folder)
     run = sf.create_map(*(sf.lit(each) for hour, name in runs.items() for each in (hour.partition, name)))
     placed = rows.withColumns(
         {
-            "date": sf.substring(partition, len("date=") + 1, len("YYYY-MM-DD")),
+            "date": ascii_part(partition, len("date=") + 1, len("YYYY-MM-DD")),
             "hour": sf.right(partition, sf.lit(len("HH"))),
             "run": run[partition],
         }

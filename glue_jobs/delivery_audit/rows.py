@@ -37,6 +37,7 @@ from eventplane.names import (
 )
 from eventplane.reasons import REPLAY, Outcome
 from eventplane.values import MAX_TIME_MS, TIMESTAMP_FORM
+from glue_jobs.common.archive import ascii_part
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, best_effort_names
 from glue_jobs.delivery_audit.event import (
     CLOCK_SLACK_MS,
@@ -105,6 +106,9 @@ def whole_number(text: Column, most: int) -> Column:
 KEY: Final = ("key", "second_key")
 
 _THING: Final = "*"
+
+_NOTHING: Final = "0" * 16
+"""A word of 64 bits in base 16."""
 
 # Possessive: otherwise Java's stack grows with the text.
 MEMBER: Final = r'"{}":("(?:[^"\\]++|\\.)++")'
@@ -356,16 +360,16 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     service = sf.coalesce("service", sf.lit(""))
     # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
     key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
-    by_rule = sf.substring(key, 17, 16), sf.col("digest")
+    texts = ascii_part(key, 17, 16), sf.coalesce("digest", sf.lit(_NOTHING))
     digests = [
-        sf.coalesce(sf.conv(each, 16, -10).cast("bigint"), sf.lit(0)).alias(name)
-        for name, each in zip(("by_key", "by_text"), by_rule, strict=True)
+        sf.conv(each, 16, -10).cast("bigint").alias(name)
+        for name, each in zip(("by_key", "by_text"), texts, strict=True)
     ]
+    number, other_key = sf.lpad(sf.hex("sequence"), 16, "0"), sf.concat(texts[0], sf.lit(2 * _NOTHING))
     other = sf.col("within") & ~is_numbered
     # One of the two is there: the other cannot be read.
     is_unread = sf.col("epoch").isNotNull() != sf.col("sequence").isNotNull()
     best_effort = _is_best_effort(contracts)
-    other_key = sf.when(other & ~best_effort, digests[0])
     travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
     quickest = sf.when(travel.isNotNull(), sf.struct(travel.alias("travel_ms"), "accepted_at_ms", "file"))
     is_report = sf.col("report").isNotNull()
@@ -381,8 +385,8 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             "within",
         )
         .agg(
-            _packed(sf.collect_list(sf.when(is_numbered, _digits("sequence", *digests)))).alias("events"),
-            _packed(sf.collect_set(_digits(other_key, *[sf.lit(0)] * len(digests)))).alias("others"),
+            _packed(sf.collect_list(sf.when(is_numbered, sf.concat(number, *texts)))).alias("events"),
+            _packed(sf.collect_set(sf.when(other & ~best_effort, other_key))).alias("others"),
             sf.count_if(other & best_effort).alias("best_effort"),
             sf.collect_set(sf.when(is_unread, sf.struct("epoch", *digests))).alias("unread"),
             sf.min(sf.struct("accepted_at_ms", "file")).alias("first"),
@@ -396,13 +400,8 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     )
 
 
-def _digits(*words: Column | str) -> Column:
-    """Return 16 hexadecimal digits for each word of 64 bits; null where one is null."""
-    return sf.concat(*(sf.lpad(sf.hex(each), 16, "0") for each in words))
-
-
 def _packed(events: Column) -> Column:
-    """Return events, each as its `_digits`, as `device_reports.pack_events` packs them."""
+    """Return events, each with 16 digits of base 16 a word, as `number_ranges.pack_events` packs them."""
     return sf.unhex(sf.concat_ws("", sf.array_sort(events)))
 
 

@@ -232,7 +232,9 @@ def _ledger(
     received = sf.coalesce("received_at_ms", "entered_at_ms")
     is_time = decided.between(0, LAST_MS) & entered.between(0, LAST_MS)
     names_client = sender.startswith(sf.concat(client, sf.lit("/")))
-    service = sf.when(names_client, sf.substr(sender, sf.length(client) + 2)).otherwise(sender)
+    # Of bytes: of texts Spark would count all characters.
+    bytes_of = sender.cast("binary")
+    service = sf.when(names_client, sf.substr(bytes_of, sf.octet_length(client) + 2)).otherwise(bytes_of)
     from_device = sf.col("entered_by").isin(history.uplinks)
     is_ordinary = ((outcome == Outcome.DELIVERED) & sf.col("reason").isNull()) | outcome.isin(
         Outcome.UNROUTED, Outcome.NO_INTEREST
@@ -393,22 +395,17 @@ class Screened:
     def of(cls, events: DataFrame, inboxes: Collection[str]) -> Screened:
         """Find the shapes of `events`, which are kept somewhere."""
         latencies, shapes, suspects = defaultdict[int, Counter[tuple[str, int]]](Counter), [], 0
-        for row in _shapes(events).collect():
-            if row.span is not None:
-                latencies[row.shape][row.span, row.ms] = row["count"]
-            elif row.shape is None or row["count"] < RARE:
-                suspects += row["count"]
+        # By place: there are a fifth as many as events, and by name each member would take longer.
+        for shape, span, ms, count, *others in _shapes(events).collect():
+            if span is not None:
+                latencies[shape][span, ms] = count
+            elif shape is None or count < RARE:
+                suspects += count
             else:
-                shapes.append(row)
+                shapes.append((shape, count, *others))
         common = {
-            row.shape: Shape(
-                row["count"],
-                (row.first, row.second),
-                (row.least, row.greatest),
-                row.decided,
-                latencies[row.shape],
-            )
-            for row in shapes
+            shape: Shape(count, (first, second), (least, greatest), decided, latencies[shape])
+            for shape, count, first, second, least, greatest, decided in shapes
         }
         overtaken, counted = defaultdict[Key, dict[str, int]](dict), set[Key]()
         for place, inbox in enumerate(sorted(inboxes)):
