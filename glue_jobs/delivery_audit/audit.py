@@ -103,7 +103,7 @@ class Audit:
 
     Of what was found, the chain's findings are left out. `found` is what the judges found of events and
     devices. `findings` are the worst of that, and all others, the `others`; `kinds` counts all by kind and
-    hop. `engine` is `PYTHON` or `SPARK`. `late_days` are the request's.
+    hop. `engine` is `PYTHON` or `SPARK`. `is_listed` and `late_days` are the request's.
     """
 
     window: Window
@@ -118,6 +118,7 @@ class Audit:
     parts: dict[str, ArchivePart]
     chain: Chain
     engine: str
+    is_listed: bool = False
     late_days: Sequence[str] | None = None
 
     @property
@@ -292,5 +293,6 @@ def audit(engine: AuditEngine, request: AuditRequest) -> Audit:
         parts=parts,
         chain=chain,
         engine=engine.name,
+        is_listed=request.is_listed,
         late_days=request.late_days,
     )

@@ -196,7 +196,9 @@ def tables(audit: Audit, changes: Iterable[Finding]) -> dict[str, Table]:
         _name(AUDIT_ROUTES_FOLDER): figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
         _name(AUDIT_DEVICES_FOLDER): Table(_columns(AUDIT_DEVICES_FOLDER), [], "day"),
         _name(AUDIT_CONSUMERS_FOLDER): figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
-        _name(AUDIT_DELIVERIES_FOLDER): Table(_columns(AUDIT_DELIVERIES_FOLDER), [], "delivery"),
+        _name(AUDIT_DELIVERIES_FOLDER): Table(
+            _columns(AUDIT_DELIVERIES_FOLDER), [], "delivery" if audit.is_listed else None
+        ),
         _name(FINDINGS_FOLDER): findings._replace(rows=others),
         _name(AUDIT_QUARANTINE_FOLDER): quarantine,
         REPLAY: Table(FOUND["replay"], [], "replay" if is_owed else None),
