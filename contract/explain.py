@@ -72,18 +72,23 @@ class Explanation:
     """The decision of `route` about an event, and the reasons.
 
     `guarantee` is that of the delivery. `interest` is what its reader announced (None: nothing); what is not
-    `wanted` is not forwarded.
+    `wanted` is not forwarded. Conditions are put into words for whoever asks.
     """
 
     route: Route
-    condition: Clause
+    attributes: Attributes
+    matched: bool
     guarantee: DeliveryGuarantee
-    interest: Clause | None = None
     wanted: bool = True
 
     @property
-    def matched(self) -> bool:
-        return self.condition.matched
+    def condition(self) -> Clause:
+        return explain_filter(self.route.filter, self.attributes)
+
+    @property
+    def interest(self) -> Clause | None:
+        interest = self.route.interest
+        return None if interest is None else explain_filter(interest, self.attributes)
 
     @property
     def forwarded(self) -> bool:
@@ -116,13 +121,10 @@ def explain(contract: Contract, event: Envelope, place: Place | None = None) -> 
 
 def _explanation(contract: Contract, route: Route, event: Envelope) -> Explanation:
     over = _channel(contract, event, route.place)
-    condition = explain_filter(route.filter, event.attributes)
+    matched = route.filter.matches(event.attributes)
     guarantee = guarantee_of(contract, event, over, route)
-    if route.interest is None:
-        return Explanation(route, condition, guarantee)
-    interest = explain_filter(route.interest, event.attributes)
-    wanted = is_wanted(route.interest, event, contract.priority(event, over))
-    return Explanation(route, condition, guarantee, interest, wanted)
+    wanted = route.interest is None or is_wanted(route.interest, event, contract.priority(event, over))
+    return Explanation(route, event.attributes, matched, guarantee, wanted)
 
 
 def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:

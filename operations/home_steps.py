@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
@@ -154,6 +155,10 @@ def archived_contract(version: str, compiled: Callable[[str], bytes | None]) -> 
     """Return the contract of a version, None where `compiled` has none or a damaged one."""
     found = compiled(version) if version.isalnum() else None
     try:
-        return load_compiled(found) if found else None
+        return _contract(found) if found else None
     except ContractError:
         return None
+
+
+# Many events have the same few contracts, and to read one takes as long as a hundred lines.
+_contract = lru_cache(maxsize=16)(load_compiled)

@@ -194,8 +194,11 @@ _list: Callable[[object], list[Any]] = _exactly(list)
 _mapping: Callable[[object], dict[str, Any]] = _exactly(dict)
 
 
+_TRANSPORTS: Final = frozenset(map(str, Transport))
+
+
 def _transport(value: str) -> Transport | str:
-    return Transport(value) if value in set(Transport) else _text(value)
+    return Transport(value) if value in _TRANSPORTS else _text(value)
 
 
 def _texts(value: list[str]) -> tuple[str, ...]:

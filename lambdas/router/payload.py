@@ -95,8 +95,8 @@ class SlowPayloadsError(EventPlaneError):
 
 
 class PayloadCheck:
-    """Checks the payloads of the event types that `contract` has checked; the schemas are compiled once, for
-    the first of their events. `cpu_time` gives the seconds computed."""
+    """Checks the payloads of the event types that `contract` has checked; each schema is compiled once, for
+    the first of its events. `cpu_time` gives the seconds computed."""
 
     def __init__(
         self, contract: Contract, cpu_time: Callable[[], float], message_s: float = MESSAGE_SECONDS
@@ -106,6 +106,7 @@ class PayloadCheck:
         types = contract.event_types.values()
         self._types = {each.name for each in types if each.schema_check is not SchemaCheck.NONE}
         self._contract = contract
+        self._registry: Any = None
         self._validators: dict[str, Any] = {}
 
     def of_message(self, spent: Spent | None = None) -> Check:
@@ -129,26 +130,26 @@ class PayloadCheck:
         return check
 
     def _problem(self, event: Envelope, id: str) -> str | None:
-        if not self._validators:
-            # At the first event that needs it: a router that sees alarms only never loads the library.
-            self._validators = _validators(self._contract)
+        # At the first event that needs it: a router that sees alarms only never loads the library.
+        validator = self._validators.get(id) or self._validator(id)
         try:
             with cpu_limit(EVENT_SECONDS):
-                return payload_problem(event, self._validators[id])
+                return payload_problem(event, validator)
         except CpuLimitError as error:
             return str(error)
 
+    def _validator(self, id: str) -> Any:
+        """Make the validator of the schema `id`."""
+        # A fifth of a second, which no alarm waits for.
+        from jsonschema import Draft202012Validator
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT202012
 
-def _validators(contract: Contract) -> dict[str, Any]:
-    """A validator for each schema by `$id`."""
-    # A fifth of a second, which no alarm waits for.
-    from jsonschema import Draft202012Validator
-    from referencing import Registry
-    from referencing.jsonschema import DRAFT202012
-
-    schemas = schemas_of(contract)
-    # Without a registry of its own the library would fetch what a `$ref` names from the network.
-    registry = Registry().with_resources(
-        (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
-    )
-    return {id: Draft202012Validator(schema, registry=registry) for id, schema in schemas.items()}
+        schemas = schemas_of(self._contract)
+        if self._registry is None:
+            # Without a registry of its own the library would fetch what a `$ref` names from the network.
+            self._registry = Registry().with_resources(
+                (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
+            )
+        made = self._validators[id] = Draft202012Validator(schemas[id], registry=self._registry)
+        return made
