@@ -61,6 +61,7 @@ class FunctionModel:
         self.size = size
         self.may_recur = may_recur
         self._held: list[dict[str, Any]] = []
+        self._sizes: list[int] = []
         self._window_ends_s = 0.0
         self.name = name
         self._cloud = cloud
@@ -97,11 +98,11 @@ class FunctionModel:
         if messages and not held:
             self._window_ends_s = now_s + size.batch_window_s
         held += messages
-        sizes = accumulate(len(each["Body"].encode()) for each in held)
-        batch = held[: sum(size <= LAMBDA_BATCH.most for size in sizes)]
+        self._sizes += (len(each["Body"].encode()) for each in messages)
+        batch = held[: sum(size <= LAMBDA_BATCH.most for size in accumulate(self._sizes))]
         is_full = len(batch) == size.batch_size or len(batch) < len(held)
         if held and (is_full or now_s >= self._window_ends_s or cloud.is_ending):
-            self._held = held[len(batch) :]
+            self._held, self._sizes = held[len(batch) :], self._sizes[len(batch) :]
             if cloud.executions < LAMBDA_CONCURRENCY.most:
                 self._running += 1
                 cloud.executions += 1
@@ -112,7 +113,7 @@ class FunctionModel:
             self.look_soon(0.0)  # there may be more
         elif is_down:
             self.look_soon(1.0)
-        elif (next_ms := cloud.sqs.next_ms(self._queue)) is not None:
+        elif (next_ms := due_ms if is_empty else cloud.sqs.next_ms(self._queue)) is not None:
             self.look_soon(max(0.05, (next_ms - cloud.engine.now_ms) / 1_000))
         if self._held:
             self.look_soon(max(0.0, self._window_ends_s - now_s))

@@ -151,6 +151,8 @@ class History:
         self.gives_up = False
         """Whether a queue moves to its dead-letter queue what comes too often."""
         self.healed_s = self.drilled_s = inf
+        self.seen: dict[Any, Any] = {}
+        """What oracles have read of it, see `oracles.finding.seen_once`."""
 
     def run(self) -> History:
         """Tell the story to its end."""

@@ -18,6 +18,7 @@ from lab.histories.history import History
 from lab.histories.keys import with_keys
 from lab.histories.oracles import OracleFinding, judged
 from lab.histories.ordered import with_order
+from lab.histories.shared import shared
 from lab.histories.story import DRILLED, HEAVY, LIGHT, Story, StorySize, StoryStep, draw
 
 GARBAGE = 500_000
@@ -86,11 +87,12 @@ def told(story: Story, contract: Contract) -> Told:
 
 def findings_of(history: History) -> list[OracleFinding]:
     """Run a history and return its findings. An unexpected exception is a finding too."""
-    try:
-        history.run()
-    except Exception as error:  # noqa: BLE001 - crashes of the product are searched for
-        return [OracleFinding(f"raised {type(error).__name__}", str(error)[:300])]
-    return judged(history)
+    with shared():
+        try:
+            history.run()
+        except Exception as error:  # noqa: BLE001 - crashes of the product are searched for
+            return [OracleFinding(f"raised {type(error).__name__}", str(error)[:300])]
+        return judged(history)
 
 
 def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[], bool]) -> Story:

@@ -38,10 +38,12 @@ class CurrentFaults:
 
     def meets(self, kind: defaultdict[str, int], program: str, operation: str = "") -> bool:
         """Count a call of `program`; return whether it fails: the last one, and by chance those before."""
-        if kind[call := f"{program} {operation}"]:
+        if not kind:
+            return False
+        if kind.get(call := f"{program} {operation}"):
             kind[call] -= 1
             return kind[call] == 0
-        if not kind[program]:
+        if not kind.get(program):
             return False
         kind[program] -= 1
         return kind[program] == 0 or (kind is not self.dead and self.share() < 0.5)

@@ -20,7 +20,7 @@ from eventplane.resource_names import dead_letter_queue
 from eventplane.sqs_binding import split
 from lab.control_room.tally import PATIENCE_MS, Tally
 from lab.histories.cloud import BUCKET
-from lab.histories.oracles.delivered import discarded, letters_about, put, taken
+from lab.histories.oracles.delivered import discarded, heard, letters, letters_about, put, taken
 from lab.histories.oracles.finding import OracleFinding
 from operations.archive import BucketArchive, Days
 from operations.letters import Letter, read_letter
@@ -67,6 +67,7 @@ def judged(history: History) -> Iterator[OracleFinding]:
 def _known(history: History) -> Known:
     """What is known of the events that homes said, at the inboxes to which the contract leads them."""
     arrived, ends = put(history), {(*key, each["channel"]) for key, each in letters_about(history)}
+    ended = letters(history)
     rows = (each for each in history.ledger if each["reason"] == REDRIVE)
     again = {(each["source"], each["id"], each["destination"]) for each in rows}
     lost, refused = discarded(history), _refused(history)
@@ -79,12 +80,11 @@ def _known(history: History) -> Known:
             if not route.filter.matches(attributes) or inbox == history.contract.device.outbox.address:
                 continue
             if route.place is Place.DEVICE:
-                heard = history.homes[thing].services[inbox.partition(".")[0]].handled
                 taken_there = {
                     Fate.IN_INBOX,
                     *({Fate.HANDLED} if history.contract.channel(inbox).receipts else ()),
                 }
-                is_taken = any(each[1:] == key for each in heard)
+                is_taken = key in heard(history, thing, inbox.partition(".")[0])
                 # The archive knows what the next manifest of the home says.
                 at[inbox] = {Fate.UNKNOWN, *(taken_there if is_taken else {Fate.REFUSED})}
             elif (*key, inbox) in ends:
@@ -95,7 +95,7 @@ def _known(history: History) -> Known:
                 }
             elif key in arrived[inbox]:
                 at[inbox] = {Fate.HANDLED if key in taken(history, inbox) else Fate.IN_INBOX}
-            elif any(each[:2] == key for each in ends):
+            elif key in ended:
                 at[inbox] = {Fate.REFUSED}
             else:
                 # The archive knows nothing of what never left a home.

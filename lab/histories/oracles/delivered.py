@@ -19,7 +19,7 @@ from eventplane.names import EPOCH
 from eventplane.reader_receipts import is_asked
 from eventplane.receipts import digest
 from eventplane.sqs_binding import split
-from lab.histories.oracles.finding import OracleFinding
+from lab.histories.oracles.finding import OracleFinding, seen_once
 from lab.histories.reader import DependencyDownError
 from lab.histories.story import READERS
 
@@ -66,11 +66,12 @@ def judged(history: History) -> Iterator[OracleFinding]:
             stored = home.for_cloud.get(home.numbers.get(key, ("", 0)))
             if stored is not None and (contract := home.contract_at(stored.at_s)) is not None:
                 here = _destinations(contract, Place.DEVICE, attributes)
-            yield from _at_home(home, key, here)
+            yield from _at_home(history, thing, key, here)
             if history.contract.device.outbox.address in here:
                 yield from _in_cloud(ends, key, _destinations(history.contract, Place.CLOUD, attributes))
 
 
+@seen_once
 def taken(history: History, inbox: str) -> set[tuple[str, str]]:
     """Return the events that the reader of `inbox` handled, and of which it leaves a receipt."""
     channel, reader = history.contract.channel(inbox), inbox.partition(".")[0]
@@ -93,10 +94,18 @@ def _destinations(contract: Contract, place: Place, attributes: Attributes) -> l
     return sorted({each.destination for each in routes if each.filter.matches(attributes)})
 
 
-def _at_home(home: HomeModel, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[OracleFinding]:
-    for service in (home.services.get(each.partition(".")[0]) for each in destinations):
-        if service and not any(each[1:] == key for each in service.handled):
-            yield OracleFinding("accepted and not delivered in the home", f"{key} to {service.name}")
+def _at_home(
+    history: History, thing: str, key: tuple[str, str], destinations: Iterable[str]
+) -> Iterator[OracleFinding]:
+    for name in (each.partition(".")[0] for each in destinations):
+        if name in history.homes[thing].services and key not in heard(history, thing, name):
+            yield OracleFinding("accepted and not delivered in the home", f"{key} to {name}")
+
+
+@seen_once
+def heard(history: History, thing: str, service: str) -> set[tuple[str, str]]:
+    """Return the events that a `service` of the home `thing` handled."""
+    return {(source, id) for _, source, id in history.homes[thing].services[service].handled}
 
 
 def _in_cloud(ends: _Ends, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[OracleFinding]:
@@ -116,11 +125,13 @@ def _queued(history: History) -> set[tuple[str, str, str]]:
     return found
 
 
+@seen_once
 def letters(history: History, *, ever: bool = False) -> set[tuple[str, str]]:
     """Return the events that dead letters are about; `ever` those that were put back, too."""
     return {about for about, _ in letters_about(history, ever=ever)}
 
 
+@seen_once
 def put(history: History) -> dict[str, set[tuple[str, str]]]:
     """The events that were ever put into each inbox."""
     return {
@@ -133,17 +144,21 @@ def put(history: History) -> dict[str, set[tuple[str, str]]]:
     }
 
 
-def letters_about(history: History, *, ever: bool = False) -> Iterator[tuple[tuple[str, str], Any]]:
+@seen_once
+def letters_about(history: History, *, ever: bool = False) -> list[tuple[tuple[str, str], Any]]:
     """The data of each dead letter in the operators' inbox, and which event it is about."""
     sqs, url = history.cloud.sqs, history.cloud.inboxes["operations.inbox"]
+    found = []
     for body in sqs.sent[url] if ever else sqs.bodies(url):
         event = parse_event(body)
         if event.type == DEAD_LETTER_TYPE:
             letter = event.data()
             about = parse_event(base64.b64decode(letter["original_base64"]))
-            yield (about.source, about.id), letter
+            found.append(((about.source, about.id), letter))
+    return found
 
 
+@seen_once
 def discarded(history: History, *, at_home: bool = False) -> set[tuple[str, int]]:
     """The numbers that devices reported as not sent to the cloud, or to services in the home, by epoch."""
     found: set[tuple[str, int]] = set()

@@ -51,8 +51,8 @@ def _overtaken(home: HomeModel) -> Iterator[OracleFinding]:
             others.append(at_s)
     for number, kept in home.for_cloud.items():
         left_s = min(kept.ended_s, first_s.get(number, inf))
-        before = [each for each in others if kept.at_s < each < left_s]
-        if kept.is_urgent and before:
+        before = [each for each in others if kept.at_s < each < left_s] if kept.is_urgent else []
+        if before:
             yield OracleFinding(
                 "an alarm waits behind others", f"{home.thing}: {number}, others at {before[0]:.3f}"
             )

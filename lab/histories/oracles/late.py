@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -76,11 +77,10 @@ def _late_at_home(history: History) -> Iterator[OracleFinding]:
         if ".alarm." in event.type and called_s > max(said_s, history.healed_s) + limit_s:
             yield OracleFinding("late alarm in the home", f"{event.id}: {called_s - said_s:.0f} s")
     kinds = {number: kind for _, _, kind, number in history.desired}
-    down = [
-        (thing, int(id.removeprefix("down-")), at_s)
-        for (thing, _, id), at_s in handled.items()
-        if id.startswith("down-")
-    ]
+    down = defaultdict[str, list[tuple[int, float]]](list)
+    for (thing, _, id), at_s in handled.items():
+        if id.startswith("down-"):
+            down[thing].append((int(id.removeprefix("down-")), at_s))
     for said_s, thing, kind, number in history.desired:
         limit_s = max(said_s, history.healed_s) + OTHERS_S
         if said_s > history.drilled_s:
@@ -91,9 +91,7 @@ def _late_at_home(history: History) -> Iterator[OracleFinding]:
             limit_s += 2 * KEEPALIVE_S  # one to ask, one to wait for the answer
         # Of a state that another has followed, that one counts.
         came_s = [
-            at_s
-            for home, id, at_s in down
-            if home == thing and (id == number or (kind == kinds[id] == _STATE and id > number))
+            at_s for id, at_s in down[thing] if id == number or (kind == _STATE == kinds[id] and id > number)
         ]
         if came_s and min(came_s) > limit_s:
             yield OracleFinding("late in the home", f"down-{number}: {min(came_s) - said_s:.0f} s")

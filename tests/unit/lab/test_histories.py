@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pytest
 
+from edge.contract_updates import read_contract
+from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.reasons import Outcome
@@ -15,7 +17,8 @@ from lab.histories.endpoints import Post
 from lab.histories.engine import Fiber
 from lab.histories.history import History
 from lab.histories.oracles import OracleFinding, judged, posted, subscribed
-from lab.histories.search import Told, minimized, story_of, told
+from lab.histories.search import Told, findings_of, minimized, story_of, told
+from lab.histories.shared import shared
 from lab.histories.story import (
     ALARMS,
     DOWN,
@@ -198,6 +201,22 @@ def test_a_history_leaves_no_task_in_memory() -> None:
     told(story(say(5.0)), shipped_contract())
     # A task that has not ended holds all of its history, and no collection of garbage frees it.
     assert waiting() <= before
+
+
+def test_what_programs_share_changes_nothing() -> None:
+    alone, together = (History(story_of(2), shipped_contract()) for _ in range(2))
+    alone.run()
+    assert findings_of(together) == judged(alone)
+    assert together.engine.notes == alone.engine.notes
+
+
+def test_a_shared_error_names_its_file(tmp_path: Path) -> None:
+    with shared():
+        for file in (tmp_path / "first", tmp_path / "second"):
+            file.write_text("{}")
+            found = read_contract(file)
+            assert isinstance(found, SettingProblem)
+            assert str(file) in found.problem
 
 
 def test_an_hours_outage_makes_no_dead_letter() -> None:
