@@ -130,8 +130,9 @@ class HttpSink:
         self._connection.request(method, self._target, body, dict(headers))
         response = self._connection.getresponse()
         content = b""
-        # The status says it all: what follows is read so that the connection can be used again.
-        with suppress(OSError, http.client.HTTPException):
+        # The status says it all: what follows is read so that the connection can be used again. For a chunk
+        # below zero http.client has a ValueError.
+        with suppress(OSError, http.client.HTTPException, ValueError):
             content = response.read(MAX_BODY_BYTES)
         if not response.isclosed() or response.will_close or deadline.expired:
             self.close()

@@ -83,8 +83,9 @@ def answers_and_closes(line: socket.socket, _end: object) -> bool:
         (says(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"), 200, 2),
         (says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf"), 200, 2),
         (says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n"), 200, 2),
+        (says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-5\r\nabc\r\n"), 200, 2),
     ],
-    ids=["empty", "error", "closed", "chunked", "half a body", "half a chunk", "no chunk"],
+    ids=["empty", "error", "closed", "chunked", "half a body", "half a chunk", "no chunk", "below zero"],
 )
 def test_a_connection_is_used_again(play: Play, status: int, connections: int) -> None:
     with talking(play, answer(201)) as (server, endpoint):
