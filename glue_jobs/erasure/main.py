@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -119,7 +120,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
         attest_old(objects, key, names, int(1_000 * now.timestamp()))
     spark = job_session()
     person = arguments.person
-    _refuse_names_of_the_contract(objects, person)
+    refuse_names_of_the_contract(objects, person)
     if not arguments.is_dry_run:
         settle_all(objects, key)
     progress = Erased.resumed(objects, key, person)
@@ -194,15 +195,23 @@ class _Job:
         return portion.only(whole).survey(self._spark, self._objects, self.eraser)
 
 
-def _refuse_names_of_the_contract(objects: Objects, person: Person) -> None:
+def refuse_names_of_the_contract(objects: Objects, person: Person) -> None:
     """Raise `TooWideError` for a name in everybody's rows: of the contract, or of a member of events."""
     for each in objects.beneath(CONTRACTS):
-        contract = json.loads(objects.read(each.name) or b"{}")
-        sections = (contract.get(name, ()) for name in ("participants", "event_types", "routes"))
-        words = {word for section in sections for name in section for word in (name, *name.split("."))}
+        words = _words_of_contract(objects.read(each.name) or b"{}") | _MEMBERS
         for name in person.names:
-            if name in words | _MEMBERS:
+            if name in words:
                 raise TooWideError("--CLIENT" if name == person.client else "--SOURCE", name)
+
+
+def _words_of_contract(body: bytes) -> set[str]:
+    """Return the names in a contract and their parts; of what cannot be read as one, all that is quoted."""
+    try:
+        contract = json.loads(body)
+        sections = [contract.get(name, ()) for name in ("participants", "event_types", "routes")]
+        return {word for section in sections for name in section for word in (name, *name.split("."))}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return set(re.findall('"([^"]+)"', body.decode(errors="replace")))
 
 
 def totals_line(receipt: dict[str, Any]) -> str:

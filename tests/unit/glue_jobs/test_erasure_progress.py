@@ -24,6 +24,7 @@ from glue_jobs.erasure import main as job
 from glue_jobs.erasure.names import NUMBER, mark
 from glue_jobs.erasure.person import Eraser, Person, Shared, TooWideError
 from glue_jobs.erasure.portions import Erased, Portion, Survey
+from tests.fakes.s3 import MemoryObjects
 
 PERSON = Person("//home-1/", "home-1")
 HOUR = "date=2026-03-01/hour=12"
@@ -367,3 +368,22 @@ def test_a_device_with_a_number_as_its_name_has_the_mark_of_an_erased_one() -> N
 def test_a_prefix_of_everybody_is_refused(source: str) -> None:
     with pytest.raises(TooWideError):
         Person(source)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b'{"routes":{"to-care":1}',
+        b'["to-care"]',
+        b'{"routes":[1]}',
+        pytest.param(b"[" * 100_000, id="deep"),
+    ],
+)
+def test_an_unreadable_contract_ends_no_erasure(body: bytes) -> None:
+    """Whatever such a one quotes may still be a name of it, and of everybody's rows."""
+    objects = MemoryObjects({"contracts/0.json": body})
+    job.refuse_names_of_the_contract(objects, Person("//home-1/", "home-1"))
+    if b"to-care" in body:
+        with pytest.raises(TooWideError):
+            job.refuse_names_of_the_contract(objects, Person("//home-1/", "to-care"))
