@@ -28,6 +28,9 @@ _HEADER: Final = Struct(">15sII")  # magic, unused, version
 _CHUNK: Final = Struct(">II")  # kind, length
 _VERSION: Final = 6
 """What 2.0 and 2.1 write. They also read 5, whose heads are shorter: that of 1.6, before an upgrade."""
+_OLDEST_READ, _NEWEST_THINKABLE = 5, 15
+"""The broker does not start with older ones, and what a later one writes is for it to judge. In Mosquitto's
+first twelve years there were six versions; a number beyond is damage."""
 
 _CONFIGURATION, _MESSAGE = 1, 2
 _STOPPED_AT: Final = _HEADER.size + _CHUNK.size + 8
@@ -73,7 +76,7 @@ def find_damage(database: Path) -> str:
         if magic != _MAGIC:
             return "it does not begin as one"
         if version != _VERSION:
-            return "" if version else "its header is cut"
+            return "" if _OLDEST_READ <= version <= _NEWEST_THINKABLE else "its header is cut"
         at, fits = _HEADER.size, _is_configuration
         while at < size:
             kind, length = _read(file, _CHUNK, (0, 0))

@@ -11,10 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, field
-from typing import Any, Final, NamedTuple
-
-_MOST_SHOWN: Final = 200
-"""Characters of a refused value in its error."""
+from typing import Any, NamedTuple
 
 
 class Range(NamedTuple):
@@ -112,11 +109,10 @@ def as_text(raw: Any) -> str:
 
 
 def shown(given: Any) -> str:
-    """Return `given` for an error, cut: what may be a key, or a URL with a password, is not repeated."""
+    """Return `given` for an error: what may be a key, or a URL with a password, is not repeated."""
     if isinstance(given, str) and re.search("[\n@]", given):
         return "what has several lines or an @"
     try:
-        text = repr(given)
+        return repr(given)
     except (ValueError, RecursionError):  # more digits than Python writes, or nested too deep
         return "what is too large to show"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import TypeAlias
 
 MAX_TIME_MS = 253_402_300_799_999
 """Latest accepted time, Unix milliseconds: the end of the year 9999, the last that Python represents."""
+_MIN_TIME_MS = -62_135_596_800_000
 
 _HOUR_MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
 TIMESTAMP_FORM = (
@@ -60,7 +61,10 @@ def timestamp(time: datetime) -> str:
 
 def timestamp_of_ms(at_ms: int) -> str:
     """Return the timestamp of `at_ms`, Unix milliseconds."""
-    return timestamp(_EPOCH + timedelta(milliseconds=at_ms))
+    # Beyond the years of UTC in another zone, as `timestamp_ms` also reads 0001-01-01T00:00:00+01:00.
+    offset = timedelta(minutes=1_439 * ((at_ms < _MIN_TIME_MS) - (at_ms > MAX_TIME_MS)))
+    local = _EPOCH.replace(tzinfo=timezone(offset)) + (timedelta(milliseconds=at_ms) + offset)
+    return local.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def timestamp_ms(value: str) -> int:

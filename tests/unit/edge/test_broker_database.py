@@ -67,7 +67,10 @@ def test_a_whole_database_and_what_cannot_be_read_are_left_to_the_broker(databas
 def test_every_cut_and_every_block_of_zeros_over_a_head_is_found(database: Path) -> None:
     cuts = (GOOD[:at] for at in range(len(GOOD)) if at not in ENDS)
     zeros = (GOOD[:at] + bytes(512) + GOOD[at + 512 :] for at in range(0, len(GOOD) - 512, 16))
-    for torn in (bytes(len(GOOD)), HEAD, *cuts, *zeros):
+    versions = (
+        HEAD[:-4] + number.to_bytes(4, "big") + GOOD[len(HEAD) :] for number in (1, 4, 16, 6 << 8, 1 << 31)
+    )
+    for torn in (bytes(len(GOOD)), HEAD, *cuts, *zeros, *versions):
         database.write_bytes(torn)
         assert find_damage(database)
 

@@ -61,6 +61,23 @@ def test_without_a_time_of_its_own_the_cloud_decides(offline: Device) -> None:
     assert (offline.uplinked(), told(offline)) == ([["e"]], [])
 
 
+@pytest.mark.source("C4")
+@pytest.mark.parametrize(
+    ("time", "expires"),
+    [
+        ("0001-01-01T00:00:00+14:00", "2099-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00+14:00", "0001-01-01T00:10:00+14:00"),
+        ("9999-12-31T23:49:59-10:00", "9999-12-31T23:59:59-10:00"),
+        ("1970-01-01T00:00:00Z", "9999-12-31T23:59:60Z"),
+    ],
+)
+def test_a_clock_without_years_stops_nothing(device: Device, time: str, expires: str) -> None:
+    device.send(event("alarm", ALARM, time=time, expirytime=expires), event("next", ALARM))
+    sent = {each.id: each for each in device.sent_up()}
+    assert {"alarm", "next"} <= {*sent}
+    assert lifetime_ms(sent["alarm"]) == lifetime_ms(event("e", time=time, expirytime=expires))
+
+
 WRONG_CLOCKS = [timedelta(), timedelta(minutes=-14), timedelta(days=-19_000), timedelta(days=14_000)]
 
 

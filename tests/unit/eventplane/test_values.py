@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventplane.dead_letter import Refusal, dead_letter
@@ -19,6 +19,8 @@ from parts.presence.recorder import UnreadableObservationError, read_presence
 
 FIRST_MS = timestamp_ms("0001-01-01T00:00:00Z")
 LAST_MS = timestamp_ms("9999-12-31T23:59:59.999Z")
+WIDEST_MS = (23 * 60 + 59) * 60_000
+"""How far another zone reaches beyond the years that there are in UTC."""
 
 
 @pytest.mark.parametrize(
@@ -80,11 +82,15 @@ def test_anything_else_is_no_timestamp(text: str) -> None:
     assert not is_timestamp(text)
 
 
-@given(st.integers(FIRST_MS, LAST_MS))
+@given(st.integers(FIRST_MS - WIDEST_MS, LAST_MS + WIDEST_MS))
+@example(FIRST_MS - 1)
+@example(FIRST_MS - WIDEST_MS)
+@example(LAST_MS + 1)
+@example(LAST_MS + WIDEST_MS)
 def test_every_millisecond_is_read_again(at_ms: int) -> None:
     text = timestamp_of_ms(at_ms)
     assert is_timestamp(text)
-    assert text.endswith("Z")
+    assert text.endswith("Z") is (FIRST_MS <= at_ms <= LAST_MS)
     assert timestamp_ms(text) == at_ms
 
 
