@@ -140,7 +140,8 @@ def _look_up(host: str, port: int, timeout_s: float) -> Sequence[_Address]:
         raise TimeoutError(f"look-up of {host} gave no answer in {timeout_s:g} s; {servers}")
     answer = look_up.answer
     if isinstance(answer, socket.gaierror):
-        remedy = servers if answer.errno == socket.EAI_AGAIN else "see that it is the right name"
+        is_wrong = answer.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+        remedy = "see that it is the right name" if is_wrong else servers
         raise OSError(f"look-up of {host} failed: {answer.strerror}; {remedy}") from answer
     if isinstance(answer, ValueError):
         # Python's own, before the system is asked: two dots in a row, a label that is too long.

@@ -281,6 +281,8 @@ def test_a_name_is_looked_up_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     ("code", "remedy"),
     [
         (socket.EAI_AGAIN, "see the device's name servers"),
+        (socket.EAI_FAIL, "see the device's name servers"),
+        (socket.EAI_NODATA, "see that it is the right name"),
         (socket.EAI_NONAME, "see that it is the right name"),
     ],
 )
