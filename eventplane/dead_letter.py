@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from eventplane.attributes import in_short
 from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
-from eventplane.values import whole_text
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
@@ -67,7 +66,8 @@ def dead_letter(
     named = sender or (event.sender if event else Sender())
     data: dict[str, Any] = {
         "reason": refusal.reason,
-        "detail": whole_text(refusal.detail[:MAX_DETAIL_CHARACTERS]),
+        # Half of a surrogate pair, as in a file's name, is no text of JSON.
+        "detail": refusal.detail[:MAX_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode(),
         "channel": channel,
         "sender": {"device": named.device, "service": named.service} if named != Sender() else None,
         "route": route,

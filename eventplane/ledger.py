@@ -188,12 +188,6 @@ def ledger_texts(lines: Sequence[str], contracts: Mapping[str, bytes]) -> list[t
     return [*ledger_texts(lines[:half], contracts), *ledger_texts(lines[half:], {})]
 
 
-_UNREADABLE: Final = (
-    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
-    *(EOFError, OSError, zlib.error),
-)
-
-
 def parse_ledger_text(text: str) -> LedgerMessage:
     """Read one message of the ledger's queue. Raises `LedgerMessageError`."""
     try:
@@ -202,7 +196,16 @@ def parse_ledger_text(text: str) -> LedgerMessage:
             raise LedgerMessageError(f"its format is {members['format']!r}, not {LEDGER_MESSAGE_FORMAT}")
         lines = _unpacked(members["lines"]).decode("utf-8").split("\n")
         contracts = {str(version): _unpacked(each) for version, each in members["contracts"].items()}
-    except _UNREADABLE as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OSError,
+        EOFError,
+        zlib.error,
+        RecursionError,
+    ) as error:
         raise LedgerMessageError(f"it cannot be read: {error!r}") from error
     return LedgerMessage([line for line in lines if line], contracts)
 

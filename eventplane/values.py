@@ -75,11 +75,6 @@ def timestamp_ms(value: str) -> int:
     return elapsed // timedelta(milliseconds=1)
 
 
-def whole_text(text: str) -> str:
-    """Return `text` with each half of a surrogate pair, which no JSON text has, as its escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def whole_number(value: object, most: int, least: int = 0) -> int:
     """Return the integer `value`, or the one that it spells in decimal digits, from `least` to `most`.
 

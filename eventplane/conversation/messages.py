@@ -22,7 +22,6 @@ from eventplane.names import (
     REPLY_TYPE,
 )
 from eventplane.reasons import Reason
-from eventplane.values import whole_text
 
 SOURCE: Final = "/eventplane/conversation/"
 """Prefix of the `source` of replies; the participant's name follows."""
@@ -179,7 +178,10 @@ def _data(reply: Reply) -> dict[str, Any]:
         "status": reply.status,
         "answer": reply.answer,
         "failure": failure
-        and {name: whole_text(text[:MAX_DETAIL_CHARACTERS]) for name, text in asdict(failure).items()},
+        and {
+            name: text[:MAX_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode()
+            for name, text in asdict(failure).items()
+        },
     }
 
 
