@@ -215,10 +215,11 @@ class History:
         return not any(self._waiting())
 
     def _waiting(self) -> Iterator[FakeQueue]:
-        """The queues that are not empty, but for the timers of the future."""
+        """The queues that are not empty, but for timers that did not come yet: they are of the future."""
         read = [self.cloud.sqs.queues[name] for name in self.cloud.sqs.readers]
         read += [self.cloud.queue(f"{each.participant}-inbox") for each in self.readers]
-        return (each for each in read if each.messages and each is not self.cloud.queue("timers"))
+        timers = self.cloud.queue("timers")
+        return (each for each in read if any(one.receives or each is not timers for one in each.messages))
 
     def _run_drill(self, trouble: StoryStep) -> None:
         """Let well-known things happen when all is well and nothing waits, and nothing reconciles."""

@@ -324,6 +324,13 @@ def test_a_wrong_plane_is_found_and_a_right_one_is_not(
     assert bool(found) == bool(kinds)
 
 
+def test_a_timer_that_failed_comes_again() -> None:
+    """Its sixth attempt fails at its second call, so it waits for longer than histories go on in any case."""
+    refused = (StoryStep(59.0 + 180.0 * k, "refuse", "timers", 1 if k < 5 else 2) for k in range(6))
+    made = story(StoryStep(0.0, "no-reconciler", "presence-reconciler"), *refused, order=1)
+    assert told(made, shipped_contract()).findings == []
+
+
 def test_an_answer_without_the_table() -> None:
     posts = [
         Post(at_s, "", "", at_s, status, 0.0) for at_s, status in ((1.0, 410), (2.0, 410), (3601.5, 204))
