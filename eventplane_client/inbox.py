@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from types import TracebackType
@@ -24,8 +23,8 @@ from eventplane_client.reader import LONG_POLL_S, Reader, ReaderOptions
 from eventplane_client.settings import check_arguments
 from eventplane_client.system import SYSTEM
 
-_UNFINISHED: Final = (Awaitable, Future, Generator, AsyncGenerator)
-"""What a handler returns that has not done its work: of most of them nothing has run."""
+_UNFINISHED: Final = (Awaitable, Generator, AsyncGenerator)
+"""What a handler returns that has not done its work, beside futures: of most of them nothing has run."""
 
 
 class Received:
@@ -181,7 +180,7 @@ class Inbox:
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
             received.nack(error)
         else:
-            if isinstance(answer, _UNFINISHED):
+            if isinstance(answer, _UNFINISHED) or hasattr(answer, "add_done_callback"):
                 if isinstance(answer, Coroutine | Generator):
                     answer.close()
                 raise UnfinishedHandlerError(self.participant, type(answer).__name__)
