@@ -1,4 +1,4 @@
-"""What the simulated programs share, since they are one process: nothing of it changes what they do.
+"""Work that simulated programs share, since they are one process: nothing of it changes what they do.
 
 Each home and function of a history, and each history, reads and checks the same few contracts, and what does
 not depend on a program is computed once. What reads ahead in threads reads at once, and no timer of the CPU
