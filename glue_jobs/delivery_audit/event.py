@@ -12,7 +12,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
 from eventplane.names import PLANE, SEQUENCE
 from eventplane.reader_receipts import SETTLED_BEFORE
-from eventplane.reasons import REPLAY, Outcome
+from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     UNWANTED,
@@ -193,6 +193,10 @@ class Event:
             went = {each.route for each in others}
             versions = _versions(each.row for each in others)
             due |= dict.fromkeys(each for each in _names(taken, rules, versions) if each in went)
+            # What an operator put back was there before, by whichever contract: the router that put it there
+            # may have ended before it said so.
+            put_back = {each.route for each in others if each.row.reason == REDRIVE}
+            due |= dict.fromkeys(each for each in _names(taken, rules, by_version) if each in put_back)
             forwarded, unwanted = _parted(" ".join(due))
         self.forwarded, self.unwanted = forwarded, unwanted
         expected = forwarded if not unwanted else tuple(dict.fromkeys((*forwarded, *unwanted)))

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -64,9 +65,11 @@ class TapFiles:
         self._client = client
         self._bucket = bucket
 
-    def events(self, file: str) -> Iterator[TapEvent]:
-        """The events of `file`, each once, in its order. Raises `TapFileGoneError`, and OSError, EOFError or
-        zlib.error for a file that is damaged."""
+    def events(self, file: str, from_ms: float = -inf, to_ms: float = inf) -> Iterator[TapEvent]:
+        """The events of `file` accepted from `from_ms` to before `to_ms`, each once, in its order.
+
+        Raises `TapFileGoneError`, and OSError, EOFError or zlib.error for a file that is damaged.
+        """
         seen: set[EventKey] = set()
         packed = _read(self._client, self._bucket, file)
         if packed is None:
@@ -76,11 +79,13 @@ class TapFiles:
             for number, line in enumerate(lines, start=1):
                 try:
                     event = _event(line)
+                    is_within = event is not None and from_ms <= event.accepted_at_ms < to_ms
                 except (ValueError, LookupError, TypeError, RecursionError) as error:
                     # The audit has it in its quarantine: nothing is owed of it.
                     logger.warning("a line is no record", file=file, line=number, error=str(error))
                     continue
-                if event is not None and event.key not in seen:
+                # A copy may be within although the first one is not.
+                if event is not None and is_within and event.key not in seen:
                     seen.add(event.key)
                     yield event
 
@@ -213,10 +218,9 @@ class Orders:
             yield from _letter(engine, message, message.body, refusal, now_ms)
             return
         try:
-            for event in self._tap.events(order.file):
-                if order.from_ms <= event.accepted_at_ms < order.to_ms:
-                    planned = _planned(engine.planner, message, event, now_ms)
-                    yield from _chosen(planned, routes, now_ms, with_refusal=False)
+            for event in self._tap.events(order.file, order.from_ms, order.to_ms):
+                planned = _planned(engine.planner, message, event, now_ms)
+                yield from _chosen(planned, routes, now_ms, with_refusal=False)
         except TapFileGoneError as error:
             yield from _letter(engine, message, message.body, Refusal(Reason.NOT_IN_TAP, str(error)), now_ms)
 

@@ -280,6 +280,13 @@ def test_a_window_sends_only_its_events_and_needs_a_destination(
     assert (reasons(cloud), cloud.copies()) == (expected, {})
 
 
+def test_a_copy_within_a_window_is_sent(cloud: Cloud, replay: Replay) -> None:
+    """The simulator: the file has the event twice, and the first time it was accepted before the window."""
+    write(cloud, [tap_line(event("1"), at, at_ms=ACCEPTED_MS + at) for at in range(3)])
+    replay(WindowOrder(FILE, ACCEPTED_MS + 1, NOW_MS, participant="care-analytics"))
+    assert cloud.copies() == {INBOX: 1}
+
+
 def test_a_window_is_judged_by_the_version_of_each_event(cloud: Cloud, replay: Replay) -> None:
     candidate = with_changes(with_route(cloud.contract, "renamed", INBOX, READING), {f"routes/{CARE}": None})
     tapped(cloud, event("1", devicecontract=candidate.version), event("2"))

@@ -596,3 +596,19 @@ def test_what_an_operator_redrove_into_an_inbox_is_no_copy_of_the_plane_s(archiv
     archive.ledger.append(replace(again, entered_by=delivered.destination, **where))
     report = judged(archive)
     assert (report.faults(), [each.kind for each in report.findings]) == ({}, ["put_back"])
+
+
+@pytest.mark.parametrize("was_due", [True, False])
+def test_a_put_back_event_was_led_there(archive: SmallArchive, was_due: bool) -> None:
+    """The simulator: a router put an event into an inbox and ended before it said so. The route was gone when
+    another one decided, and when an operator sent the dead letter of the inbox back."""
+    copies = {"filter": {"exact": {"type": ALARM if was_due else READING}}, "to": "care.inbox"}
+    later, before = archive.contract, small_contract(copies=copies)
+    archive.use(before)
+    archive.send(ALARM)
+    archive.use(later, before)
+    event = archive.send(ALARM, at_ms=NOON_MS + 60_000)
+    where = {"route": "copies", "destination": "care.inbox", "outcome": Outcome.DELIVERED, "reason": REDRIVE}
+    put_back = {"entered_by": "care.inbox", "put_back_by": "operator"}
+    archive.ledger.append(archive.record(event, at_ms=NOON_MS + HOUR_MS, **put_back, **where))
+    assert judged(archive).totals["misrouted"] == (not was_due)
