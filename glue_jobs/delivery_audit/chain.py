@@ -319,8 +319,8 @@ class Past:
         revision = revision_of(self._sent()) + 1
         while (body := self._output.read(name := report_name(self._window, revision))) is not None:
             try:
-                verdict = _known(verdict_event(body))
-            except _UNREADABLE as error:
+                verdict = known(verdict_event(body))
+            except UNREADABLE as error:
                 raise DamagedReportError(self._window, name, verdict_name(self._window)) from error
             yield verdict
             revision += 1
@@ -355,9 +355,9 @@ class Past:
     def _sent(self) -> Envelope | None:
         text = self._output.read(verdict_name(self._window)) or b""
         try:
-            verdict = _known(parse_event(text.rstrip()))
+            verdict = known(parse_event(text.rstrip()))
             next_number = revision(verdict, {"lost": 0})["number"]
-        except _UNREADABLE:
+        except UNREADABLE:
             return None  # the reports say it again
         return verdict if next_number > 0 else None
 
@@ -375,7 +375,7 @@ class Past:
             try:
                 own = digest_of(verdict_event(body).json.encode())
                 before = json.loads(body)["chain"]["before"]
-            except _UNREADABLE:
+            except UNREADABLE:
                 own, before = "unreadable", None
             if own != expected:
                 yield Edit(key, ALTERED, expected, own, since)
@@ -383,7 +383,7 @@ class Past:
             expected = before
 
 
-_UNREADABLE: Final = (
+UNREADABLE: Final = (
     EnvelopeError,
     ArithmeticError,
     AttributeError,
@@ -395,8 +395,8 @@ _UNREADABLE: Final = (
 """Raised for a verdict or report that was altered."""
 
 
-def _known(verdict: Envelope) -> Envelope:
-    """Return a verdict that has all that is read of it further on. Raises `_UNREADABLE`."""
+def known(verdict: Envelope) -> Envelope:
+    """Return a verdict that has all that is read of it further on. Raises `UNREADABLE`."""
     _ = verdict.data()["chain"]["inventory"], verdict.attributes["time"], revision_of(verdict)
     return verdict
 

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from eventplane.archive_layout import Folder, report_name
 from eventplane.envelope import Envelope
-from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from eventplane.written import Entry, list_of, read_entry
 from glue_jobs.common import system
@@ -19,7 +18,7 @@ from glue_jobs.common.lines import MAX_READ_BYTES, members_of
 from glue_jobs.common.listing import LINES, TOGETHER, whole_lines
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.audit import FOLDERS, AuditRequest
-from glue_jobs.delivery_audit.chain import Past
+from glue_jobs.delivery_audit.chain import UNREADABLE, Past, known
 from glue_jobs.delivery_audit.errors import DamagedReportError
 from glue_jobs.delivery_audit.rules import LATE_DAYS, date_of, is_time
 from glue_jobs.delivery_audit.verdict import revision_of, verdict_event
@@ -76,10 +75,9 @@ def _judged(read: Callable[[], Envelope | None]) -> _Judged | None:
     try:
         if (verdict := read()) is None:
             return None
-        data = verdict.data()
+        data = known(verdict).data()
         as_of_ms, named = data["watermark"]["as_of_ms"], data["window"].get("late_days")
-        _ = data["chain"]["inventory"], revision_of(verdict)  # read of it further on
-    except (DamagedReportError, EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
+    except (DamagedReportError, *UNREADABLE):
         return None
     has_searched = isinstance(named, list)
     is_verdict = isinstance(as_of_ms, int) and is_time(as_of_ms)

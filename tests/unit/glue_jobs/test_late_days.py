@@ -274,6 +274,14 @@ def test_a_false_report_hides_no_other_day(nights: Nights, of: int, name: str, v
     assert day(2) in nights.searched()
 
 
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"watermark": {"as_of_ms": 1e999}}'])
+def test_a_damaged_report_hides_no_late_row(nights: Nights, body: bytes) -> None:
+    put(nights.output / f"reports/{day(3)}/0.json", body)
+    nights.send(1, written=4)
+    nights.write()
+    assert day(1) in nights.searched()
+
+
 def test_a_false_number_costs_one_read(nights: Nights) -> None:
     path = nights.output / f"verdicts/{day(3)}.json"
     verdict = json.loads(path.read_text())
