@@ -28,9 +28,19 @@ from eventplane.attributes import (
 from eventplane.cesql import tree, write
 from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN, Pattern, Type, Wildcard, read, to_integer
+from eventplane.envelope import write_event
+from eventplane.errors import EnvelopeError
 from eventplane.filters import Combination, Exact, Filter, Suffix, Term
 from eventplane.hops import ROUTER_HOPS
-from eventplane.names import EPOCH, FOLLOWED_CONTRACT, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, SEQUENCE
+from eventplane.names import (
+    EPOCH,
+    FOLLOWED_CONTRACT,
+    LIFETIME_ATTRIBUTES,
+    ORDER,
+    ORDER_EPOCH,
+    SENDER_DEVICE,
+    SEQUENCE,
+)
 
 MAX_STATES: Final = 20_000
 """Most states of the automaton of an attribute. Ours: a second of computing."""
@@ -77,6 +87,30 @@ class Search:
 
     event: Event | None = None
     problem: str = ""
+
+
+_DEVICE: Final = "home-1"
+_UNNAMED: Final[Mapping[str, AttributeValue]] = {
+    "specversion": "1.0", "id": "1", "source": "/counter-example", "type": "org.example.any",
+}  # fmt: skip
+
+
+def completed(event: Mapping[str, AttributeValue]) -> Event:
+    """Return an event that was found, with the required attributes at which no filter looks."""
+    return {**_UNNAMED, **event}
+
+
+def at_routers(event: Mapping[str, AttributeValue], *, comes_up: bool) -> tuple[Event, Event] | None:
+    """Return the attributes that the routers at home and in the cloud see; None for no valid event.
+
+    At home no event has the device's name. In the cloud one that `comes_up` has.
+    """
+    try:
+        above = dict(write_event(completed(event)).attributes)
+    except EnvelopeError:
+        return None
+    at_home = {name: value for name, value in above.items() if name != SENDER_DEVICE}
+    return at_home, {SENDER_DEVICE: _DEVICE, **above} if comes_up else above
 
 
 @dataclass(slots=True)

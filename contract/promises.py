@@ -13,7 +13,7 @@ from itertools import product
 from math import inf
 from typing import Final, NamedTuple
 
-from contract.filter_search import Known, search
+from contract.filter_search import Known, at_routers, completed, search
 from contract.loader import payload_check
 from contract.rehearsal import LIFETIME_S
 from contract.rollout import StageFinding
@@ -40,7 +40,6 @@ from eventplane.contract.mapping import TopicMapping
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Sender, write_event
-from eventplane.errors import EnvelopeError
 from eventplane.expiry import channel_expiry_ms
 from eventplane.filters import All, Any, Filter
 from eventplane.guarantee import guarantee_of_type
@@ -54,11 +53,6 @@ GATHERING_MS: Final = 30_000
 """Events may newly wait twice as long for others, and so many milliseconds more. Ours."""
 
 _ALWAYS: Final = All(())
-_DEVICE: Final = "home-1"
-_UNNAMED: Final[Attributes] = {
-    "specversion": "1.0", "id": "1", "source": "/counter-example", "type": "org.example.any",
-}  # fmt: skip
-"""What an event has where no filter looks."""
 
 
 def less_promised(old: Contract, new: Contract) -> list[StageFinding]:
@@ -202,12 +196,9 @@ def _only_by(was: _Sent, routes: Sequence[Route], kept: Sequence[Route]) -> Attr
         return frozenset(not (a and b) or c for a in sides[0] for b in sides[1] for c in sides[2])
 
     def holds(event: Attributes) -> bool:
-        try:
-            at_home = write_event({**_UNNAMED, **event}).attributes
-        except EnvelopeError:
+        if (seen := at_routers(event, comes_up=was.comes_up)) is None:
             return False
-        there = {SENDER_DEVICE: _DEVICE, **at_home} if was.comes_up else at_home
-        at_home = {name: each for name, each in at_home.items() if name != SENDER_DEVICE}
+        at_home, there = seen
         return comes.matches(at_home) and before.matches(there) and not after.matches(there)
 
     return search((comes, before, after), answers, holds, was.fixed).event
@@ -253,7 +244,7 @@ def _settings(before: Channel, after: Channel) -> Iterator[tuple[str, str]]:
             f"events wait {after.batching_delay_ms} ms, before {before.batching_delay_ms}",
         )
     if before.forward is Forward.ALL is not after.forward:
-        yield "forward", "what nobody is known to want stays in the home"
+        yield "forward", "events that no reader is known to want stay in the home"
     yield from _posting(before.webhook, after.webhook)
 
 
@@ -308,7 +299,7 @@ def _is_narrower(wide: Filter, narrow: Filter, type: str) -> bool:
         return frozenset(not a or b for a in possible(wide, known) for b in possible(narrow, known))
 
     def holds(event: Attributes) -> bool:
-        event = {**_UNNAMED, **event}
+        event = completed(event)
         return wide.matches(event) and not narrow.matches(event)
 
     return search((wide, narrow), answers, holds, of_type(type)).event is not None
@@ -361,7 +352,7 @@ def _payloads(old: Contract, new: Contract) -> Iterator[StageFinding]:
             # The first is that of events without a name of one.
             names = ({"dataschema": id}, {}) if id == next(iter(before.schemas)) else ({"dataschema": id},)
             for example, named in product(schema.get("examples", ()), names):
-                event = write_event({**_UNNAMED, "type": name, **named}, example)
+                event = write_event(completed({"type": name, **named}), example)
                 if checks[0](event) is None and (wrong := checks[1](event)):
                     text = f"payloads of {name} are refused that were valid: {wrong.detail}"
                     yield StageFinding(f"payload:{name}", text, before.priority is Priority.URGENT)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any as Json
 from typing import Final
 
-from contract.filter_search import Known, search
+from contract.filter_search import Known, at_routers, completed, search
 from eventplane.alarm_floor import urgent_types
 from eventplane.attributes import AttributeValue
 from eventplane.contract import (
@@ -30,8 +30,7 @@ from eventplane.contract import (
 )
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.device_reports import PLANE_TYPES
-from eventplane.envelope import Sender, write_event
-from eventplane.errors import EnvelopeError
+from eventplane.envelope import Sender
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.guarantee import guarantee_of_type
 from eventplane.names import CANARY_ALARM, OWN_SERVICES, REPLY_TYPE, SENDER_DEVICE, SENDER_SERVICE
@@ -40,11 +39,6 @@ from eventplane.sending import SendingRights
 _ANY: Final = "*"
 _ALWAYS: Final = All(())
 _NEVER: Final = Any(())
-_DEVICE: Final = "home-1"
-_UNNAMED: Final[Mapping[str, AttributeValue]] = {
-    "specversion": "1.0", "id": "1", "source": "/counter-example", "type": "org.example.any",
-}  # fmt: skip
-"""What a counter-example has where no filter looks."""
 
 
 class ProofOutcome(StrEnum):
@@ -129,7 +123,7 @@ class _Claim:
             fixed if self._on_device else {**fixed, SENDER_DEVICE: None},
         )
         if found.event is not None:
-            return proof(ProofOutcome.COUNTER_EXAMPLE, _named(found.event), self._reason(found.event))
+            return proof(ProofOutcome.COUNTER_EXAMPLE, completed(found.event), self._reason(found.event))
         if found.problem:
             return proof(ProofOutcome.UNDECIDED, reason=found.problem)
         return proof(ProofOutcome.PROVEN)
@@ -145,20 +139,16 @@ class _Claim:
 
     def _is_counter_example(self, event: Mapping[str, AttributeValue]) -> bool:
         """Return whether a valid event is such an alarm, and the filters themselves bring it to no reader."""
-        try:
-            above = write_event(_named(event)).attributes
-        except EnvelopeError:
+        if (seen := at_routers(event, comes_up=self._on_device)) is None:
             return False
-        at_home = {name: value for name, value in above.items() if name != SENDER_DEVICE}
-        if self._on_device:
-            above = {SENDER_DEVICE: _DEVICE, **above}
+        at_home, above = seen
         reached = self.local.matches(at_home) or (self.up.matches(at_home) and self.cloud.matches(above))
         return self.where.matches(at_home) and not reached
 
     def _reason(self, event: Mapping[str, AttributeValue]) -> str:
-        if not self._allowed.matches(_named(event)):
+        if not self._allowed.matches(completed(event)):
             return f"the cloud refuses it: {self._sender.name} may not send it"
-        named = {name: each for name, each in _named(event).items() if name != SENDER_DEVICE}
+        named = {name: each for name, each in completed(event).items() if name != SENDER_DEVICE}
         if not self.up.matches(named):
             return "no route at home takes it, neither to an inbox nor to the cloud"
         return "no route leads it to a reader, at home or in the cloud"
@@ -233,7 +223,3 @@ def _but(types: Iterable[str]) -> Filter:
 
 def _of_types(types: str) -> Filter:
     return Prefix("type", types[:-1]) if types.endswith(".*") else Exact("type", types)
-
-
-def _named(event: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
-    return {**_UNNAMED, **event}

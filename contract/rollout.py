@@ -352,12 +352,13 @@ def _late(evidence: StageEvidence, name: str, way: str) -> Iterator[StageFinding
 def _later(evidence: StageEvidence, name: str, way: str) -> Iterator[StageFinding]:
     """Types of other events that take longer on most devices than nearly all did: one may be offline."""
     known_of = evidence.before, evidence.others, evidence.others_before
-    for (each, type), devices in sorted(evidence.stage.waits.items()):
+    types = sorted((type, devices) for (each, type), devices in evidence.stage.waits.items() if each == name)
+    for type, devices in types:
         known = Counter[int]()
         for population in known_of:
-            for waits in population.waits.get((each, type), {}).values():
+            for waits in population.waits.get((name, type), {}).values():
                 known.update(waits)
-        if each != name or not known:
+        if not known:
             continue
         bound = 2 * quantile(sorted(known.elements()), 0.99) + 10
         count = sum(_late_in(some, bound) >= some.total() / 2 for some in devices.values())

@@ -28,6 +28,11 @@ class Refusal(NamedTuple):
     detail: str
 
 
+def detail_text(text: str) -> str:
+    """Return a detail for people, cut. Half of a surrogate pair, as in a file's name, is no text of JSON."""
+    return text[:MAX_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode()
+
+
 def reason_in(event: Envelope) -> str | None:
     """Return why the dead letter `event` was written, cut as a detail is; None of another event."""
     reason = event.attributes.get(REASON_ATTRIBUTE) if event.type == DEAD_LETTER_TYPE else None
@@ -66,8 +71,7 @@ def dead_letter(
     named = sender or (event.sender if event else Sender())
     data: dict[str, Any] = {
         "reason": refusal.reason,
-        # Half of a surrogate pair, as in a file's name, is no text of JSON.
-        "detail": refusal.detail[:MAX_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode(),
+        "detail": detail_text(refusal.detail),
         "channel": channel,
         "sender": {"device": named.device, "service": named.service} if named != Sender() else None,
         "route": route,

@@ -7,11 +7,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from eventplane.contract import DeliveryGuarantee
+from eventplane.dead_letter import detail_text
 from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, Sender, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
+from eventplane.limits import MAX_REPLY_BYTES
 from eventplane.names import (
     CAUSATION_ID,
     CORRELATION_ID,
@@ -177,11 +178,7 @@ def _data(reply: Reply) -> dict[str, Any]:
         **asdict(reply.replier),
         "status": reply.status,
         "answer": reply.answer,
-        "failure": failure
-        and {
-            name: text[:MAX_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode()
-            for name, text in asdict(failure).items()
-        },
+        "failure": failure and {name: detail_text(text) for name, text in asdict(failure).items()},
     }
 
 

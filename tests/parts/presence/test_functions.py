@@ -325,7 +325,8 @@ def test_a_lost_answer_arms_the_timer(world: World) -> None:
     assert world.words() == ["connected"]
 
 
-def test_a_redelivery_arms_the_next_timer(world: World) -> None:
+def refuse_the_next_timer(world: World) -> None:
+    """A heartbeat has moved the deadline, and SQS refuses the timer that the one before arms for it."""
     beat(world, 1)
     world.clock.now_ms += 5 * MINUTE
     beat(world, 2)
@@ -333,6 +334,10 @@ def test_a_redelivery_arms_the_next_timer(world: World) -> None:
     world.timer_sqs = FailingClient(world.sqs, "send_message_batch")
     world.fire(START + 15 * MINUTE)
     world.timer_sqs.end()
+
+
+def test_a_redelivery_arms_the_next_timer(world: World) -> None:
+    refuse_the_next_timer(world)
     assert [each.receives for each in world.waiting] == [1]
     world.fire(START + 20 * MINUTE)
     assert world.words() == QUIET
@@ -341,13 +346,7 @@ def test_a_redelivery_arms_the_next_timer(world: World) -> None:
 def test_a_redriven_timer_arms_none(world: World) -> None:
     """Of a dead letter that is sent back SQS counts the receives anew. To arm with every late timer would
     feed a backlog of timers, so the reconciler finds what has none, a minute after its deadline."""
-    beat(world, 1)
-    world.clock.now_ms += 5 * MINUTE
-    beat(world, 2)
-    world.fire(START + 15 * MINUTE - 1)
-    world.timer_sqs = FailingClient(world.sqs, "send_message_batch")
-    world.fire(START + 15 * MINUTE)
-    world.timer_sqs.end()
+    refuse_the_next_timer(world)
     world.waiting[0].receives = 0
     world.fire(START + 16 * MINUTE)
     assert (world.waiting, world.words()) == ([], [])
