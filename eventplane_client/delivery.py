@@ -40,13 +40,13 @@ class Telemetry(Protocol):
 
 
 class NoTelemetry:
-    """Tells nobody."""
+    """Telemetry that does nothing."""
 
     @contextmanager
     def putting(self, participant: str, event: Envelope) -> Iterator[Envelope]:  # noqa: ARG002 (the others need it)
         yield event
 
-    def begin(self, participant: str, event: Envelope, message: Message) -> Handling:  # noqa: ARG002
+    def begin(self, participant: str, event: Envelope, message: Message) -> Handling:  # noqa: ARG002 (the others need it)
         return _NO_HANDLING
 
     def failed(self, participant: str, error: BaseException | str, *, is_last: bool) -> None:

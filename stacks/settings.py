@@ -257,9 +257,9 @@ class PresenceSettings(PresenceLimits, Checked):
     """The limits of presence, and how its functions run."""
 
     is_active: bool = flag(True)
-    """Otherwise timers wait in their queue until somebody enables its event source mapping, and nobody
-    reconciles. A run on one machine does both when it wants, so that what it expects does not depend on the
-    moment at which it began."""
+    """Otherwise timers wait in their queue until its event source mapping is enabled, and the reconciler has
+    no schedule. A run on one machine starts both itself, so that its results do not depend on the moment at
+    which it began."""
     recorder: FunctionSize
     """How the functions run that take down what is said of devices."""
     timers: FunctionSize
@@ -282,7 +282,7 @@ class DownlinkSettings(Checked):
     reconciler: FunctionSize
     """How the function runs that looks once a minute at what is due; no queue feeds it."""
     is_scheduled: bool = flag(True)
-    """Otherwise nobody reconciles but who calls the function, as in a run on one machine."""
+    """Otherwise the reconciler runs only when it is called, as in a run on one machine."""
 
     def check_together(self) -> None:
         _check_reconciler(self.reconciler)

@@ -173,7 +173,7 @@ def _tapped(
 
 
 def nameless(rows: Iterable[Grouped]) -> Iterator[tuple[str, str]]:
-    """Yield archive and object of each row that is about nobody knows what: it accuses no hop.
+    """Yield archive and object of each row of which the event is unknown: it accuses no hop.
 
     In the tap that is every row that cannot be judged: the number that its device gave it is not read.
     """

@@ -330,7 +330,7 @@ def letters_of_readers() -> Column:
 
 
 def nameless_hours(archive: str) -> Column:
-    """Return the folders of hours with rows that are about nobody knows what, as `plain_rows.nameless`."""
+    """Return the folders of hours with rows of which the event is unknown, as `plain_rows.nameless`."""
     is_nameless = sf.col("bad").isNotNull()
     if archive != TAP:
         is_nameless = reduce(or_, (sf.coalesce(name, f"bad.{name}").isNull() for name in ("source", "id")))
@@ -506,10 +506,10 @@ def _with_keys(
     """
     line = sf.col("line")
     source, id = sf.coalesce(source, _member(line, "source")), sf.coalesce(id, _member(line, "id"))
-    nobody = source.isNull() | id.isNull() | (sf.lit(False) if is_alone is None else is_alone)
+    has_own_key = source.isNull() | id.isNull() | (sf.lit(False) if is_alone is None else is_alone)
     halves = sf.xxhash64(source, id), sf.xxhash64(id, source)
     alone = sf.xxhash64("file", "line", "message_id"), sf.lit(0).cast("long")
-    made = [sf.when(nobody, own).otherwise(half) for half, own in zip(halves, alone, strict=True)]
+    made = [sf.when(has_own_key, own).otherwise(half) for half, own in zip(halves, alone, strict=True)]
     if item is not None:
         made = [sf.coalesce(item, half) for half in made]
     return rows.withColumns(dict(zip(KEY, made, strict=True)))

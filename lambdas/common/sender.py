@@ -117,7 +117,7 @@ class Senders:
             logger.exception("a sender failed", url=url, messages=len(batch))
             return [Answer(Acceptance.AGAIN, f"{type(error).__name__}: {error}")] * len(batch)
         if len(answers) != len(batch):
-            # Which of them it means nobody knows; sent twice is better than lost.
+            # It does not say which entries it means: all are sent again, as a copy is better than a loss.
             detail = f"its sender answered {len(answers)} times for {len(batch)} messages"
             logger.error("a sender failed", url=url, error=detail)
             return [Answer(Acceptance.AGAIN, detail)] * len(batch)

@@ -300,7 +300,7 @@ def tell(facts: Sequence[Step]) -> Counter[Outcome]:
     outcomes = Counter(step.record.outcome for step in facts if step.record.reason != SENT_BEFORE)
     count_outcomes(outcomes)
     for step in facts:
-        # What goes as it should stands in the ledger; a line for each would cost more than its routing.
+        # The ledger has the deliveries; a line for each would cost more than its routing.
         if step.record.outcome not in (Outcome.DELIVERED, Outcome.NO_INTEREST):
             logger.info(step.record.outcome.value, **_correlation(step))
     return outcomes

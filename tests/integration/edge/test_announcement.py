@@ -236,11 +236,11 @@ def test_interest_outlives_kills(home: Home) -> None:
         kill.kill()
         kill.start()
         # Of the service over its own new connection, or of what the broker kept.
-        wait_for(lambda: home.logged(ANNOUNCED) > known)  # noqa: B023
-        wait_for(lambda: home.logged("local broker connected") > connected)  # noqa: B023
+        wait_for(lambda: home.logged(ANNOUNCED) > known)  # noqa: B023 - asked at once
+        wait_for(lambda: home.logged("local broker connected") > connected)  # noqa: B023 - asked at once
         sensor.put(event(f"motion-{number}", MOTION), SECONDS)
         sensor.put(event(f"door-{number}", DOOR), SECONDS)
-        wait_for(lambda: f"door-{number}" in came)  # noqa: B023
+        wait_for(lambda: f"door-{number}" in came)  # noqa: B023 - asked at once
     assert not [each for each in came if each.startswith("motion")]
     voice.withdraw()
     wait_for(lambda: home.logged(ENDED) == 1)
